@@ -101,7 +101,9 @@ class Controller:
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.telemetry = TelemetryState(self.settings.ttl)
+        budget = self.settings.budget
+        has_tests = budget.link_time_share > 0 and budget.bytes_per_day > 0
+        self.telemetry = TelemetryState(self.settings.ttl, is_passive=not has_tests)
         self.sampler = Sampler(self.telemetry, self.settings.anchors)
         self.history = Recorder(self.settings.decisions)
         self.decisions = DecisionLog(sink=self.history.put)

@@ -187,8 +187,9 @@ def lies(count: int) -> list[Check]:
             client.send(board, board.status(online=True))
             client.send(board, board.birth(nodes[board.node]))
         wait_until(lambda: _tests(client), "the liar has a lease", 60)
-        lease = next(iter(_tests(client).values())).bandwidth
+        (lease_id,) = _tests(client)
         # pi-1 sorts first, so it is the client. Each of these breaks the lease in another way.
+        lease = _tests(client)[lease_id].bandwidth
         broken = (
             ("pi-3", 90.0, lease.lease_id, 20_000_000),
             (lease.peer.node, 90.0, "x-1", 20_000_000),
@@ -200,20 +201,32 @@ def lies(count: int) -> list[Check]:
                 *(peer, mbps), lease_id=lease_id, transferred_bytes=moved, duration_ms=1000
             )
             client.send(liar, message)
-        other = honest.bandwidth("pi-1", 91.0, lease_id=lease.lease_id)
-        client.send(honest, other)  # the server's end has no result to tell
+        # The server's end measured without a time, and then more than all bytes could be.
+        for mbps, measured_us in ((91.0, 0), (91.0, 1_000_000)):
+            message = honest.received(_lease(client, lease_id, SERVER).bandwidth, mbps)
+            message.measured_us = measured_us
+            client.send(honest, message)
         time.sleep(0.5)
-        against = [each for each in attacked.links() if each.HasField("bandwidth_mbps")]
-        for mbps in (92.0, 93.0):  # right, and then once more
-            message = liar.bandwidth(
-                *(lease.peer.node, mbps),
-                lease_id=lease.lease_id,
-                transferred_bytes=11_500_000,
-                duration_ms=1000,
-            )
-            client.send(liar, message)
+        against = _believed(attacked)
+        # Both ends report now, but they do not agree: ten times as much came as was sent.
+        sent = liar.sent(lease)
+        sent.transferred_bytes //= 10
+        client.send(liar, sent)
+        client.send(honest, honest.received(_lease(client, lease_id, SERVER).bandwidth, 4.0))
         time.sleep(0.5)
-        known = [each.bandwidth_mbps for each in attacked.links() if each.bandwidth_mbps]
+        disagreed = _believed(attacked)
+        wait_until(lambda: len(_tests(client)) > 1, "there is another test", 60)
+        lease_id = list(_tests(client))[1]
+        by_name = {board.node: board for board in (liar, honest)}
+        for mbps in (4.0, 5.0):  # right, and then once more
+            for role in (SERVER, CLIENT):
+                given = _lease(client, lease_id, role)
+                board, work = by_name[given.node], given.bandwidth
+                client.send(
+                    board, board.received(work, mbps) if role == SERVER else board.sent(work)
+                )
+        time.sleep(0.5)
+        known = _believed(attacked)
     return [
         Check(
             f"a board without a lease tells {count} bandwidths up to 1e30 Mbit/s, and as "
@@ -228,17 +241,40 @@ def lies(count: int) -> list[Check]:
         Check(
             "under a lease: for another peer, another lease, over the cap, of the server's end",
             "none believed",
-            f"{len(against)} links believed: "
-            + "; ".join(f"{each.a}-{each.b} {each.bandwidth_mbps:g} Mbit/s" for each in against),
+            f"believed {_listed(against)}",
             not against,
         ),
         Check(
-            "under a lease: 92 Mbit/s as leased, then 93 by the same lease",
-            "92 believed, once",
-            f"believed {', '.join(f'{each:g}' for each in known) or 'nothing'}",
-            known == [92.0],
+            "under a lease: the server received ten times as much as the client sent",
+            "none believed",
+            f"believed {_listed(disagreed)}",
+            not disagreed,
+        ),
+        Check(
+            "under a lease: both ends report 4 Mbit/s, then 5 by the same lease",
+            "4 believed, once",
+            f"believed {_listed(known)}",
+            known == [4.0],
         ),
     ]
+
+
+CLIENT, SERVER = wire.BandwidthLease.CLIENT, wire.BandwidthLease.SERVER
+
+
+def _lease(client: WireClient, lease_id: str, role: wire.BandwidthLease.Role) -> wire.Lease:
+    """One end's lease of a bandwidth test."""
+    given = (x for x in list(client.leases) if x.bandwidth.lease_id == lease_id)
+    return next(lease for lease in given if lease.bandwidth.role == role)
+
+
+def _believed(attacked: Controller) -> list[float]:
+    """The bandwidth of every link, Mbit/s."""
+    return [x.bandwidth_mbps for x in attacked.links() if x.HasField("bandwidth_mbps")]
+
+
+def _listed(mbps: list[float]) -> str:
+    return ", ".join(f"{each:g} Mbit/s" for each in mbps) or "nothing"
 
 
 def _refused(attacked: Controller) -> int:

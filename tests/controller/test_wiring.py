@@ -251,6 +251,27 @@ async def test_only_the_leader_probes_and_a_new_one_waits_for_the_end_of_the_las
             tested.clear()
 
 
+@pytest.mark.parametrize(
+    ("budget", "mbps"),
+    [
+        (BandwidthBudget(), None),
+        (BandwidthBudget(link_time_share=0.0), 1000.0),
+        (BandwidthBudget(bytes_per_day=0), 1000.0),
+    ],
+    ids=["default", "no link time", "no bytes"],
+)
+async def test_without_a_budget_the_speed_of_the_interface_counts(
+    budget: BandwidthBudget, mbps: float | None
+) -> None:
+    builder = TelemetryBuilder()
+    builder.state = wiring.Controller(Settings(budget=budget), MemoryCluster()).telemetry
+    builder.birth("n1")
+    reading = BoardReading({"link_mbps": 1000.0})
+    builder.state.report("n1", builder.stamp("n1", measured_s=0.0), reading)
+    (link,) = builder.state.node_links(("n1",), 0.0)
+    assert (link.bandwidth.mbps if link.bandwidth else None) == mbps
+
+
 async def test_the_settings_of_probing_reach_its_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[ProbeSettings] = []
 

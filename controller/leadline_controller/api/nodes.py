@@ -169,6 +169,7 @@ class NodeReader:
                     confidence=self._source.telemetry.confidence(metric, age_s),
                     lower_bound=bandwidth is not None and bandwidth.lower_bound,
                     suspect=bandwidth is not None and bandwidth.is_suspect,
+                    source=bandwidth.source if bandwidth is not None else "",
                 )
 
     def _notes(

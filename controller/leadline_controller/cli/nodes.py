@@ -47,6 +47,7 @@ def document(status: pb.NodeStatus) -> dict[str, Any]:
             }
             | ({"lower_bound": True} if metric.lower_bound else {})
             | ({"suspect": True} if metric.suspect else {})
+            | ({"source": metric.source} if metric.source else {})
             for metric in status.metrics
         },
         "lost_messages": status.lost_messages,
@@ -221,7 +222,11 @@ def _certainty(status: pb.NodeStatus) -> str:
         if metric.name == "bandwidth_mbps":
             how = "a lower bound" if metric.lower_bound else "exact"
             if metric.suspect:
-                how = "suspect: a later test contradicts it"
+                how = "suspect: before the last test it was more"
+            elif metric.source == "counters":
+                how = "which it carried; not tested"
+            elif metric.source == "interface":
+                how = "the speed of its interface; not tested"
             return f"{_bandwidth(status)} Mbit/s, {how}"
     return human.UNKNOWN
 

@@ -1,24 +1,26 @@
 """Plans bandwidth tests within a budget. No I/O.
 
-A test runs where it says most for its cost: first where a result contradicts what is believed, then
-where nothing is known or only a lower bound, first one below what pods request, then where the last
-test is oldest. It transfers no more bytes than a measurement of that link needs. A test takes both
-nodes, each declared uplink between them, and its part of their budgets, all in one step. A peer
-that is too slow to show what the node's link can do is left alone.
+A test has one of four purposes, the most urgent first: to settle a contradiction, to know anything
+of a node, to measure its link exactly, and to check that what is believed still holds. Exact
+measurements are large and rare, checks are small and regular.
 
-A test is charged at the speed that is believed of each link, and corrected once its result counts:
-on a link that was throttled it took longer than planned.
+A test takes both nodes, each declared uplink between them, and its part of all their budgets, in
+one step. It is charged at the speed that is believed of each link, and corrected once its result
+counts: on a link that was throttled it took longer than planned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import chain, islice
 from math import ceil, inf
 
 from leadline_controller.probing.spending import HOUR_S, AccountReading, HourlySpending
 from leadline_controller.telemetry.bandwidth import (
     AGREEING_SHARE,
+    TESTS,
     UNKNOWN_RTT_MS,
+    LinkBandwidth,
     NodeLink,
     exact_s,
 )
@@ -26,33 +28,54 @@ from leadline_controller.telemetry.bandwidth import (
 DAY_S = 86_400.0
 # Agents transfer whole blocks.
 BLOCK_BYTES = 16 * 1024
-# Enough for an exact measurement of 100 Mbit/s, and 10 ms of such a link.
-REFRESH_BYTES = 8 * BLOCK_BYTES
 # Fewer packets say nothing about a link.
 LEAST_BYTES = 4 * BLOCK_BYTES
+# A check tells 5 Mbit/s from 100 over round trips up to this many ms, and a larger one over others.
+_FAR_MS = 20.0
+FAR_BYTES = 2 * LEAST_BYTES
 # The measurement is on the second half of the bytes.
 _MEASURED_SHARE = 0.5
 _FIRST_MBPS = 50.0  # assumed for a link of unknown speed
-_LARGER_EACH_TIME = 4.0  # the next test after a lower bound
+_LARGER_EACH_TIME = 5.0  # the next test after a lower bound
+_MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip has an error
 # A lower bound of this share of the link's speed is as good as the speed.
 _SHARE_OF_LINK_SPEED = 0.8
+# A checked value is measured exactly again after so long.
+_MEASURED_AGAIN_S = 900.0
+_BOUND_AGAIN_S = 120.0  # if a peer's link was no faster, because another one may be
 # A part of the budget stays unused, because tests take a little longer than planned.
 _PLANNED_SHARE = 0.95
-# The most that a budget saves while no test runs.
+# The most that a budget saves while no test runs, and of that the most for one test.
 _SAVED_LINK_S, _SAVED_BYTES = 1.0, 30_000_000
+_SHARE_OF_SAVINGS = 0.9
 _MOST_DEBT = 0.1  # of the bytes that can be saved
-# The first test of a node, and one that settles a contradiction, may come before it is paid.
-_FIRST_DEBT_S, _SETTLING_DEBT_S = 0.5, 0.05
-_DEBTS_S = (_SETTLING_DEBT_S, _FIRST_DEBT_S, 0.0, 0.0)  # by urgency
-# A link that carries this share of its bandwidth for users is left alone as long as possible.
+# A link that carries this share of its bandwidth for users is checked rarely; one that carries as
+# much as is believed shows by itself that it can.
 _BUSY_SHARE = 0.3
+_RARELY = 3.0
 _MAX_STARTED_AT_ONCE = 50
 _MAX_PEERS_COMPARED = 16
 # After a test without a result, and twice as long each time.
 _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
-# A little more than it takes to measure what a test suspects.
-_SETTLING_SIZE = 1.25
-_RARELY = 3.0
+_SEEK_EVERY_S = 5.0  # the search for a peer with which a node can pay an exact measurement
+_MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
+
+
+_CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its bandwidth
+
+
+class Purpose(IntEnum):
+    """What a test is for, the most urgent first."""
+
+    SETTLE = 0
+    FIRST = 1
+    MEASURE = 2
+    CHECK = 3
+
+
+# The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
+# contradiction, may come before they are paid.
+_DEBT_S = {Purpose.SETTLE: 0.05, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +99,15 @@ class BandwidthBudget:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
-    """A test and what it takes: uplinks by name, the bytes, and the seconds of each one's link."""
+    """A test and what it takes: uplinks by name, the bytes, and the seconds of each one's link.
+    checks_server: the client's link is fast enough to check the server's."""
 
     client: str
     server: str
     max_bytes: int
     uplinks: tuple[str, ...]
     link_s: Mapping[str, float]
+    checks_server: bool = False
 
 
 @dataclass(slots=True)
@@ -112,6 +137,11 @@ class Account:
         # What was saved, and debts, count for the next day too.
         bytes_per_day = self.bytes_per_day - (1 + _MOST_DEBT) * self._saved_bytes
         self.bytes = min(self.bytes + passed_s * bytes_per_day / DAY_S, self._saved_bytes)
+
+    @property
+    def most_bytes(self) -> float:
+        """The most that one test may transfer."""
+        return _SHARE_OF_SAVINGS * self._saved_bytes
 
     def can_pay(self, link_s: float, amount: int, debt_s: float = 0.0) -> bool:
         """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
@@ -169,8 +199,8 @@ class _Unsettled:
 
 
 class BandwidthPlanner:
-    """Plans tests and keeps the budgets. anchors: the preferred servers. interval_s: the least time
-    between two tests of a node as client. max_bytes: of one test."""
+    """Plans tests and keeps the budgets. anchors: the preferred servers. interval_s: a node that
+    was in no test for so long is checked. max_bytes: of one test."""
 
     def __init__(
         self,
@@ -188,7 +218,9 @@ class BandwidthPlanner:
         self._node_accounts: dict[str, Account] = {}
         self._uplink_accounts: dict[str, Account] = {}
         self._running: dict[str, _Running] = {}
-        self._tested_s: dict[str, float] = {}
+        self._tested_s: dict[str, float] = {}  # as client
+        self._checked_s: dict[str, float] = {}  # as either
+        self._sought_s: dict[str, float] = {}  # the last search for an exact measurement
         self._failures: dict[str, int] = {}  # tests as client since the last result
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
@@ -214,32 +246,37 @@ class BandwidthPlanner:
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
         due = sorted(
-            (urgency, not link.is_wanted, self._tested_s.get(link.name, float("-inf")), link.name)
+            (*order, not link.is_wanted, self._tested_s.get(link.name, -inf), link.name)
             for link in free.values()
-            if (urgency := self._urgency(link, now_s)) is not None
+            if (order := self._order(link, now_s)) is not None
         )
         # Those with the most left serve first, so that no node serves all others.
         servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
-        paying = [name for name in servers if self._can_pay(free[name], 3)]
+        paying = [name for name in servers if self._can_pay(free[name], Purpose.CHECK)]
         planned: list[PlannedTest] = []
-        for urgency, _, _, name in due:
+        for place, purpose, _, _, name in due:
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
-            if name not in free or not self._can_pay(free[name], urgency):
+            if name not in free or not self._can_pay(free[name], purpose):
                 continue
+            link = free[name]
+            is_check_due = place == _CONTRADICTED or self._is_check_due(link, now_s)
+            if purpose is Purpose.MEASURE and not is_check_due:
+                # Most nodes save for this, so that not all of them can search at each tick.
+                if now_s - self._sought_s.get(name, -inf) < _SEEK_EVERY_S:
+                    continue
+                self._sought_s[name] = now_s
             waited_s = self._waited_s(name, now_s)
             is_any_useful = waited_s >= _RARELY * self._interval_s
             useful = (
                 free[each]
-                for each in (servers if urgency < 2 else paying)
-                if each in free
-                and each != name
-                and (is_any_useful or _is_fast_enough(free[each], free[name]))
+                for each in (servers if purpose < Purpose.MEASURE else paying)
+                if each in free and each != name and (is_any_useful or _is_useful(free[each], link))
             )
             others = list(islice(useful, _MAX_PEERS_COMPARED))
-            test = self._test_of(free[name], others, urgency, uplinks, rtt_ms)
-            if test is None and urgency == 2 and waited_s >= self._interval_s:
-                test = self._test_of(free[name], others, 3, uplinks, rtt_ms)
+            test = self._test_of(link, others, purpose, uplinks, rtt_ms)
+            if test is None and purpose is Purpose.MEASURE and is_check_due:
+                test = self._test_of(link, others, Purpose.CHECK, uplinks, rtt_ms)
             if test is not None:
                 planned.append(test)
                 uplinks |= set(test.uplinks)
@@ -250,7 +287,9 @@ class BandwidthPlanner:
         """A lease for the test was granted: it takes the nodes and uplinks until it ends, and their
         budgets are charged. ends_s: the latest end."""
         self._running[lease_id] = _Running(planned, ends_s)
-        self._tested_s[planned.client] = now_s
+        self._tested_s[planned.client] = self._checked_s[planned.client] = now_s
+        if planned.checks_server:
+            self._checked_s[planned.server] = now_s
         self._failures[planned.client] = self._failures.get(planned.client, 0) + 1
         self._charge(planned, 1.0)
         for account in self._accounts_of(planned):
@@ -267,7 +306,9 @@ class BandwidthPlanner:
         self._charge(planned, share - 1.0)
         for name in (planned.client, planned.server):
             charged = _Unsettled(transferred_bytes, planned.link_s[name] * share, self._plans)
-            self._unsettled.setdefault(name, []).append(charged)
+            unsettled = self._unsettled.setdefault(name, [])
+            unsettled.append(charged)
+            del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
 
@@ -287,37 +328,52 @@ class BandwidthPlanner:
         self._refill({*self._node_accounts, *nodes}, now_s)
         return self._node_accounts, self._uplink_accounts
 
-    def _urgency(self, link: NodeLink, now_s: float) -> int | None:
-        """How urgent a test of the node is, 0 first; None if none is due."""
+    def _order(self, link: NodeLink, now_s: float) -> tuple[int, Purpose] | None:
+        """The node's place, the lowest first, and what it should be tested for; None if no test is
+        due."""
         bandwidth, waited_s = link.bandwidth, self._waited_s(link.name, now_s)
         doublings = min(max(self._failures.get(link.name, 0) - 1, 0), _MAX_DOUBLINGS)
         if waited_s < _RETRY_S * 2**doublings:
             return None
-        if bandwidth is None:
-            return 1
+        if bandwidth is None or _is_untested(bandwidth):
+            return 1, Purpose.FIRST
         if bandwidth.is_suspect:
-            return 0
-        interval_s = self._interval_s
-        if link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
-            interval_s *= _RARELY
-        if waited_s < interval_s and not (link.is_wanted and _is_open(link)):
-            return None
-        return 2 if _is_open(link) else 3
+            return 0, Purpose.SETTLE
+        if link.contradicted_s > now_s - waited_s:
+            return _CONTRADICTED, Purpose.MEASURE
+        if _is_open(link):
+            return 3, Purpose.MEASURE
+        again_s = _BOUND_AGAIN_S if bandwidth.lower_bound else _MEASURED_AGAIN_S
+        if now_s - bandwidth.measured_s > again_s:
+            return 4, Purpose.MEASURE
+        return (5, Purpose.CHECK) if self._is_check_due(link, now_s) else None
 
-    def _can_pay(self, link: NodeLink, urgency: int) -> bool:
+    def _is_check_due(self, link: NodeLink, now_s: float) -> bool:
+        """Whether the node was in no test for long enough. A link that is open saves for an exact
+        measurement."""
+        carried_share = link.used_mbps / max(_assumed_mbps(link), 1e-9)
+        interval_s = self._interval_s
+        if carried_share >= AGREEING_SHARE:
+            interval_s = _MEASURED_AGAIN_S
+        elif carried_share > _BUSY_SHARE or _is_open(link):
+            interval_s *= _RARELY
+        return now_s - self._checked_s.get(link.name, -inf) >= interval_s
+
+    def _can_pay(self, link: NodeLink, purpose: Purpose) -> bool:
         """Whether the node itself can pay a test. It spares most nodes the search for a peer."""
-        least = self._sized(link, link, 3 if urgency == 2 else urgency, (), 0.0)
+        least = Purpose.CHECK if purpose is Purpose.MEASURE else purpose
+        test = self._sized(link, link, least, (), 0.0)
         account = self._node_accounts[link.name]
-        return account.can_pay(least.link_s[link.name], least.max_bytes, _DEBTS_S[urgency])
+        return account.can_pay(test.link_s[link.name], test.max_bytes, _DEBT_S[purpose])
 
     def _waited_s(self, node: str, now_s: float) -> float:
-        return now_s - self._tested_s.get(node, -DAY_S)
+        return now_s - self._tested_s.get(node, -inf)
 
     def _test_of(
         self,
         link: NodeLink,
         others: Iterable[NodeLink],
-        urgency: int,
+        purpose: Purpose,
         busy_uplinks: Set[str],
         rtt_ms: Callable[[str, str], float | None],
     ) -> PlannedTest | None:
@@ -330,19 +386,19 @@ class BandwidthPlanner:
             rtt = rtt_ms(link.name, other.name)
             rank = (
                 len(uplinks),
-                other.name in link.last_peers[:1],
-                other.name not in self._anchors,
                 other.bandwidth is None or other.bandwidth.is_suspect,
-                urgency == 3 and _is_open(other),  # it saves for a larger test
+                purpose is Purpose.CHECK and _is_open(other),  # it saves for a larger test
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
+                purpose is not Purpose.MEASURE and other.name in link.last_peers[:1],
+                other.name not in self._anchors,
                 UNKNOWN_RTT_MS if rtt is None else rtt,
                 other.name,
             )
             options.append((rank, other, uplinks, rtt))
         for _, other, uplinks, rtt in sorted(options, key=lambda option: option[0]):
-            test = self._sized(link, other, urgency, uplinks, rtt)
+            test = self._sized(link, other, purpose, uplinks, rtt)
             if all(
-                account.can_pay(test.link_s[name], test.max_bytes, _DEBTS_S[urgency])
+                account.can_pay(test.link_s[name], test.max_bytes, _DEBT_S[purpose])
                 for name, account in zip(_takers(test), self._accounts_of(test), strict=True)
             ):
                 return test
@@ -352,22 +408,36 @@ class BandwidthPlanner:
         self,
         link: NodeLink,
         other: NodeLink,
-        urgency: int,
+        purpose: Purpose,
         uplinks: tuple[str, ...],
         rtt: float | None,
     ) -> PlannedTest:
-        mbps = min(_expected_mbps(link), _expected_mbps(other))
-        if urgency == 0 and link.bandwidth is not None:
-            mbps = min(mbps, link.bandwidth.suspected_mbps * _SETTLING_SIZE)
-        # A link that is open saves for a larger test.
-        refresh = LEAST_BYTES if _is_open(link) else REFRESH_BYTES
-        most = (self._max_bytes, LEAST_BYTES, self._max_bytes, refresh)[urgency]
-        wanted = mbps * 1e6 / 8 * exact_s(rtt) / _MEASURED_SHARE
-        size = max(LEAST_BYTES, min(most, ceil(wanted / BLOCK_BYTES) * BLOCK_BYTES))
-        link_s = {each.name: size * 8e-6 / _assumed_mbps(each) for each in (link, other)}
-        for name in uplinks:
-            link_s[name] = size * 8e-6 / (self._uplinks[name].mbps or _FIRST_MBPS)
-        return PlannedTest(link.name, other.name, size, uplinks, link_s)
+        if purpose is Purpose.FIRST:
+            wanted = float(LEAST_BYTES)
+        elif purpose is Purpose.CHECK:
+            is_far = (UNKNOWN_RTT_MS if rtt is None else rtt) > _FAR_MS
+            is_short = _is_open(link) and _assumed_mbps(link) <= _FIRST_MBPS
+            wanted = FAR_BYTES if is_far and not is_short else LEAST_BYTES
+        else:
+            mbps = min(_expected_mbps(link), _expected_mbps(other))
+            if purpose is Purpose.SETTLE and link.bandwidth is not None:
+                mbps = min(mbps, link.bandwidth.mbps)
+            wanted = _MARGIN * mbps * 1e6 / 8 * exact_s(rtt) / _MEASURED_SHARE
+        mbps_of = {each.name: _assumed_mbps(each) for each in (link, other)}
+        mbps_of |= {name: self._uplinks[name].mbps or _FIRST_MBPS for name in uplinks}
+        accounts = [self._node_accounts[each.name] for each in (link, other)]
+        accounts += [self._uplink_accounts[name] for name in uplinks]
+        # More than can be saved is never paid; fewer bytes give a lower bound.
+        most = min(
+            self._max_bytes,
+            _SHARE_OF_SAVINGS * _SAVED_LINK_S * min(mbps_of.values()) * 1e6 / 8,
+            *(account.most_bytes for account in accounts),
+        )
+        blocks = min(ceil(wanted / BLOCK_BYTES), int(most // BLOCK_BYTES))
+        size = max(LEAST_BYTES, blocks * BLOCK_BYTES)
+        link_s = {name: size * 8e-6 / mbps for name, mbps in mbps_of.items()}
+        checks_server = _is_useful(link, other)
+        return PlannedTest(link.name, other.name, size, uplinks, link_s, checks_server)
 
     def _uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
         return tuple(
@@ -377,18 +447,17 @@ class BandwidthPlanner:
         )
 
     def _settle(self, links: Sequence[NodeLink]) -> None:
-        """Charge tests at what their link can do as one knows by now. While a node is suspect that
-        is open, and at the first plan after a test its result may not be stored."""
+        """Charge tests at what their link can do, once that is known. At the first plan after a
+        test its result may not be stored."""
         self._plans += 1
         for link in links:
-            unsettled = self._unsettled.get(link.name)
-            if not unsettled or (link.bandwidth is not None and link.bandwidth.is_suspect):
+            unsettled, known = self._unsettled.get(link.name), link.bandwidth
+            if not unsettled or known is None or known.is_suspect or known.is_short:
                 continue
             account = self._node_accounts[link.name]
             for each in unsettled:
                 if each.plan < self._plans - 1:
-                    link_s = each.amount * 8e-6 / _assumed_mbps(link)
-                    account.pay(link_s - each.link_s, 0)
+                    account.pay(each.amount * 8e-6 / known.mbps - each.link_s, 0)
             kept = [each for each in unsettled if each.plan >= self._plans - 1]
             self._unsettled[link.name] = kept
 
@@ -420,7 +489,8 @@ class BandwidthPlanner:
         """Drop the nodes that were not there for a day."""
         old = [name for name, x in self._node_accounts.items() if now_s - x.at_s > DAY_S]
         for name in old:
-            for of_nodes in (self._node_accounts, self._tested_s, self._failures, self._unsettled):
+            times = (self._tested_s, self._checked_s, self._sought_s)
+            for of_nodes in (self._node_accounts, *times, self._failures, self._unsettled):
                 of_nodes.pop(name, None)
 
     def _accounts_of(self, planned: PlannedTest) -> list[Account]:
@@ -438,6 +508,11 @@ def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
 
 
+def _is_untested(bandwidth: LinkBandwidth) -> bool:
+    """Whether it is only what the node's own counters, or its interface, say."""
+    return bandwidth.source != TESTS and bandwidth.measured_s == -inf
+
+
 def _is_open(link: NodeLink) -> bool:
     """Whether a larger test could find more than is known."""
     bandwidth = link.bandwidth
@@ -446,13 +521,14 @@ def _is_open(link: NodeLink) -> bool:
     return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
 
 
-def _is_fast_enough(peer: NodeLink, link: NodeLink) -> bool:
-    """Whether a test with the peer can show if the link is as fast as is believed."""
+def _is_useful(peer: NodeLink, link: NodeLink) -> bool:
+    """Whether a test with the peer can show what is to be known."""
     known = link.bandwidth
-    if known is None:
+    if known is None or _is_untested(known):
         return True
     if known.is_suspect:
-        return _expected_mbps(peer) * AGREEING_SHARE > known.suspected_mbps
+        is_other = peer.name != known.suspect_peer
+        return is_other and AGREEING_SHARE * _expected_mbps(peer) > known.mbps
     return _expected_mbps(peer) >= AGREEING_SHARE * known.mbps
 
 
@@ -462,11 +538,15 @@ def _expected_mbps(link: NodeLink) -> float:
     bandwidth = link.bandwidth
     if bandwidth is None:
         return min(_FIRST_MBPS, most)
-    return min(bandwidth.mbps * (_LARGER_EACH_TIME if bandwidth.lower_bound else 1.0), most)
+    expected = bandwidth.settled_mbps
+    if bandwidth.lower_bound:
+        expected = max(expected * _LARGER_EACH_TIME, _FIRST_MBPS)
+    return min(max(expected, link.used_mbps), most)
 
 
 def _assumed_mbps(link: NodeLink) -> float:
-    """The speed at which a test is charged."""
-    if link.bandwidth is not None:
-        return link.bandwidth.mbps
-    return min(_FIRST_MBPS, link.link_mbps or inf)
+    """The speed at which a test is charged. A test that was too short says little about it."""
+    bandwidth, most = link.bandwidth, link.link_mbps or inf
+    if bandwidth is None:
+        return min(_FIRST_MBPS, most)
+    return min(max(2 * bandwidth.mbps, _FIRST_MBPS), most) if bandwidth.is_short else bandwidth.mbps

@@ -118,7 +118,7 @@ class BandwidthGrants:
             mbps=received.bandwidth_mbps,
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
-            is_hindered=bool(sent.hindrances or received.hindrances),
+            is_hindered=bool(sent.hindrances or received.hindrances) or received.lower_bound,
         )
 
 

@@ -22,8 +22,8 @@ NEAR_PEERS = 2
 class ProbeLimits:
     """Limits on the cost of probing.
 
-    interval_s: the least seconds between two bandwidth tests of a node. ping_peers: the most peers
-    of a node. The others limit one test or one round of pings.
+    interval_s: a node that was in no bandwidth test for so long is checked. ping_peers: the most
+    peers of a node. The others limit one test or one round of pings.
     """
 
     interval_s: float = 22.0

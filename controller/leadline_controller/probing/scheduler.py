@@ -254,7 +254,7 @@ class ProbeScheduler:
     def _duration_ms(self, planned: PlannedTest) -> int:
         """Time enough for a link that has become much slower than it was."""
         expected_ms = max(planned.link_s.values()) * 1000
-        return round(min(_LEAST_DURATION_MS + 4 * expected_ms, self._limits.duration_ms))
+        return round(min(max(_LEAST_DURATION_MS, 3 * expected_ms), self._limits.duration_ms))
 
     def _lease_s(self, duration_ms: int) -> float:
         # Both ends count from the receipt; one second covers the difference of their clocks.

@@ -55,7 +55,8 @@ class _Board:
 
 @dataclass(slots=True)
 class _Test:
-    """A bandwidth test in progress. measured_s: the time of the second half of its bytes."""
+    """A bandwidth test in progress. measured_s: the time of the second half of its bytes. link_s:
+    what it takes of the client's link and of the server's."""
 
     client: int
     server: int
@@ -64,6 +65,7 @@ class _Test:
     end_s: float
     transferred_bytes: int
     measured_s: float
+    link_s: tuple[float, float]
 
 
 class Sounding:
@@ -277,6 +279,7 @@ class Sounding:
         doublings = max(0.0, log2(lease.max_bytes / _FIRST_WINDOW_BYTES))
         whole_s = 2 * half_s + doublings * rtt_s
         share = min(1.0, lease.duration_ms / 1000 / whole_s)
+        megabits = round(lease.max_bytes * share) * 8e-6
         self._tests.append(
             _Test(
                 client,
@@ -286,6 +289,10 @@ class Sounding:
                 self.now_s + whole_s * share,
                 round(lease.max_bytes * share),
                 half_s * share,
+                (
+                    megabits / float(self._link_mbps[client]),
+                    megabits / float(self._link_mbps[server]),
+                ),
             )
         )
 
@@ -293,10 +300,9 @@ class Sounding:
         ended = [test for test in self._tests if test.end_s <= self.now_s]
         self._tests = [test for test in self._tests if test.end_s > self.now_s]
         for test in ended:
-            for end in (test.client, test.server):
+            for end, link_s in zip((test.client, test.server), test.link_s, strict=True):
                 self._boards[end].test_bytes += test.transferred_bytes
-                link_s = test.transferred_bytes * 8e-6 / self._link_mbps[end]
-                self._boards[end].test_s += float(link_s)
+                self._boards[end].test_s += link_s
             for end, peer in ((test.client, test.server), (test.server, test.client)):
                 report = pb.BandwidthReport(
                     lease_id=test.lease.lease_id,

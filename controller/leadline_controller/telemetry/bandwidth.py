@@ -1,39 +1,49 @@
-"""What each node's link can do, from the bandwidth tests in which it took part.
+"""What each node's link can do, from bandwidth tests and from the traffic that it carries.
 
-A test measures the slower one of two links. So a node's bandwidth is the best of its last tests
-with two different peers: a slow peer limits only its own link, but a link that has become slower
-shows with both. A result that nothing explains makes both nodes suspect until each was tested with
-another peer.
+A test measures the slower one of two links. So a result that is higher than what is believed counts
+at once, and a lower one only if a second test agrees: then the better one of the two is believed.
+Until then the node is suspect, and the lower value counts. A result that is explained, by a slow or
+unknown peer, by users' traffic or by a hindered board, says nothing about the node.
 
-The receiver measures, and no node is believed about itself: what a node measured counts for its
-peer, and for itself only while no other node has measured it. Times are seconds on the controller's
-monotonic clock.
+The server measures, and no node is believed about itself: what it measured or carried itself
+raises a lower bound, and is replaced by what another node measures. Times are seconds on the
+controller's monotonic clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from math import inf
 
-# A shorter measurement shows the burst of a shaper, or TCP's slow start, and not the link.
-EXACT_S = 0.005
-# TCP's window lets the second half of the bytes through in one round trip, if the link does.
-EXACT_ROUND_TRIPS = 3
+# A shaper lets so much pass at once, s of its link's time.
+BURST_S = 0.005
+# A shorter measurement shows a burst, and not the link.
+EXACT_S = BURST_S
+# Until TCP's window is as large as the link needs, the second half of the bytes takes one round
+# trip, or less than two if the window grows slowly. What takes longer is held up by the link.
+EXACT_ROUND_TRIPS = 2
 # Assumed for a pair whose round trip is not known, so that the first tests are lower bounds.
 UNKNOWN_RTT_MS = 20.0
 # Results that are this near to each other agree.
 AGREEING_SHARE = 0.8
 # A lower bound proves nothing, unless TCP should have reached twice as much by then.
 _SUSPICIOUS_SHARE = 0.5
+# Less traffic says nothing about a link.
+_LEAST_CARRIED_MBPS = 1.0
 _PEERS = 2
+# For so long after an exact measurement, a short test that is faster shows no more than a burst.
+_TRUSTED_S = 120.0
 _LEAST_MBPS = 0.001
+# Where a value is from.
+TESTS, COUNTERS, INTERFACE = "tests", "counters", "interface"
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthTest:
     """A valid result, as the server measured it.
 
-    seconds: the time over which the rate was measured, on the second half of the bytes. rtt_ms: of
+    seconds: the time over which the rate was measured, on the last part of the bytes. rtt_ms: of
     the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
-    voltage, so the link may do more.
+    voltage, or could not time it, so the link may do more.
     """
 
     client: str
@@ -46,8 +56,14 @@ class BandwidthTest:
 
     @property
     def is_exact(self) -> bool:
-        """Whether this is what the links can do; else they can do at least this."""
+        """Whether this is what the links can do; else they can do at least `value_mbps`."""
         return not self.is_hindered and self.seconds >= exact_s(self.rtt_ms)
+
+    @property
+    def value_mbps(self) -> float:
+        """What the links can do, or can do at least. In any time, a link carries no more than its
+        speed allows in that time and a shaper's burst."""
+        return self.mbps * (1.0 if self.is_exact else self.seconds / (self.seconds + BURST_S))
 
     def expected_mbps(self, link_mbps: float) -> float:
         """The rate that this test should have measured on a link of `link_mbps`: the second half of
@@ -67,24 +83,38 @@ class LinkBandwidth:
     """The bandwidth of one node's link.
 
     at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
-    was too short (is_short), or the peer's link is no faster and the node's interface is.
-    is_suspect: a later test contradicts it, which measured suspected_mbps, and another one is to
-    decide.
+    was too short (is_short), or the peer's link is no faster and the node's interface is. source:
+    TESTS, COUNTERS or INTERFACE. measured_s: when another node measured it last, and not by a short
+    test. former_mbps: of a suspect node, what was believed before the last test, with suspect_peer,
+    showed less.
     """
 
     mbps: float
     at_s: float
     lower_bound: bool = False
     is_short: bool = False
-    is_suspect: bool = False
-    suspected_mbps: float = 0.0
+    source: str = TESTS
+    measured_s: float = field(default=-inf, compare=False)
+    former_mbps: float | None = None
+    suspect_peer: str = ""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether one test contradicts what was believed, and another one is to decide."""
+        return self.former_mbps is not None
+
+    @property
+    def settled_mbps(self) -> float:
+        """The value without the test that made the node suspect."""
+        return self.mbps if self.former_mbps is None else self.former_mbps
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLink:
     """What is known of a node's link. link_mbps: the speed of its interface, None if unknown.
-    last_peers: those that measured it last. used_mbps: its users' traffic. wanted_mbps: what its
-    pods request."""
+    last_peers: those that measured it last, the newest first. used_mbps: its users' traffic.
+    wanted_mbps: what its pods request. contradicted_s: when traffic or round trips last
+    contradicted what is believed."""
 
     name: str
     link_mbps: float | None = None
@@ -92,6 +122,7 @@ class NodeLink:
     last_peers: tuple[str, ...] = ()
     used_mbps: float = 0.0
     wanted_mbps: float = 0.0
+    contradicted_s: float = -inf
 
     @property
     def is_wanted(self) -> bool:
@@ -101,146 +132,260 @@ class NodeLink:
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
-    """is_own: the node measured itself."""
+class _Lower:
+    """A result below what is believed."""
 
     peer: str
+    mbps: float
+    is_exact: bool
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is believed of a node. is_claim: no other node has measured it. lower: the last result,
+    if it was lower."""
+
     mbps: float
     at_s: float
-    lower_bound: bool
-    is_short: bool
-    is_own: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Suspicion:
-    """A test with `peer` contradicts what is believed. held: the best result, if it counts on until
-    the next one although a newer one may have replaced it."""
-
-    peer: str
-    mbps: float
-    held: _Result | None = None
+    lower_bound: bool = False
+    is_short: bool = False
+    source: str = TESTS
+    is_claim: bool = False
+    measured_s: float = -inf
+    lower: _Lower | None = None
 
 
 class NodeBandwidths:
-    """The bandwidth of every node's link."""
+    """The bandwidth of every node's link. is_passive: no tests are made, so that the speed of the
+    interface counts."""
 
-    def __init__(self, ttl_s: float) -> None:
+    def __init__(self, ttl_s: float, *, is_passive: bool = False) -> None:
         self._ttl_s = ttl_s
-        self._results: dict[str, tuple[_Result, ...]] = {}  # the newest first, one for each peer
-        self._suspects: dict[str, _Suspicion] = {}
+        self._is_passive = is_passive
+        self._known: dict[str, _Known] = {}
+        self._last_peers: dict[str, tuple[str, ...]] = {}
+        self._contradicted_s: dict[str, float] = {}
 
     def of(self, node: str, now_s: float) -> LinkBandwidth | None:
         """The node's bandwidth; None if unknown."""
-        best = self._best(node, now_s)
-        if best is None:
+        known = self._fresh(node, now_s)
+        if known is None:
             return None
-        suspicion = self._suspects.get(node)
+        lower = known.lower
+        if lower is not None and lower.mbps < AGREEING_SHARE * known.mbps:
+            return LinkBandwidth(
+                mbps=lower.mbps,
+                at_s=known.at_s,
+                source=known.source,
+                measured_s=known.measured_s,
+                former_mbps=known.mbps,
+                suspect_peer=lower.peer,
+            )
         return LinkBandwidth(
-            mbps=best.mbps,
-            at_s=best.at_s,
-            lower_bound=best.lower_bound,
-            is_short=best.is_short,
-            is_suspect=suspicion is not None,
-            suspected_mbps=suspicion.mbps if suspicion else 0.0,
+            mbps=known.mbps,
+            at_s=known.at_s,
+            lower_bound=known.lower_bound,
+            is_short=known.is_short,
+            source=known.source,
+            measured_s=known.measured_s,
         )
 
     def last_peers(self, node: str) -> tuple[str, ...]:
-        """The peers whose tests count, the newest first."""
-        return tuple(each.peer for each in self._results.get(node, ()) if not each.is_own)
+        """The peers that measured the node last, the newest first."""
+        return self._last_peers.get(node, ())
 
-    def add(self, test: BandwidthTest, link_mbps: Mapping[str, float | None]) -> None:
-        """Store a result for both nodes. link_mbps: the speeds of their interfaces."""
-        before = {end: self.of(end, test.at_s) for end in (test.client, test.server)}
-        for node, peer in ((test.client, test.server), (test.server, test.client)):
-            of_node, of_peer, speed = before[node], before[peer], link_mbps[node] or 0.0
-            is_at_speed = test.mbps >= AGREEING_SHARE * speed > 0
-            is_limited_by_peer = (
-                not is_at_speed
-                and (speed > 0 or _contradicts(test.mbps, of_node))
-                and of_peer is not None
-                and test.mbps >= AGREEING_SHARE * of_peer.mbps
-            )
-            result = _Result(
-                peer=peer,
-                mbps=test.mbps,
-                at_s=test.at_s,
-                lower_bound=not is_at_speed and (is_limited_by_peer or not test.is_exact),
-                is_short=not is_at_speed and not test.is_exact,
-                is_own=node == test.server,
-            )
-            if (is_at_speed or test.is_exact) and not is_limited_by_peer:
-                self._add_exact(node, result)
-            else:
-                self._add_lower_bound(node, result, test, of_node)
+    def contradicted_s(self, node: str) -> float:
+        """When the node last carried more than what is believed."""
+        return self._contradicted_s.get(node, -inf)
 
     def drop(self, node: str) -> None:
         """Forget a node that is no longer in the cluster."""
-        self._results.pop(node, None)
-        self._suspects.pop(node, None)
+        for of_nodes in (self._known, self._last_peers, self._contradicted_s):
+            of_nodes.pop(node, None)
 
-    def _best(self, node: str, now_s: float) -> _Result | None:
-        known = [x for x in self._results.get(node, ()) if now_s - x.at_s <= self._ttl_s]
-        known = [each for each in known if not each.is_own] or known
-        suspicion = self._suspects.get(node)
-        if suspicion and suspicion.held and now_s - suspicion.held.at_s <= self._ttl_s:
-            known.append(suspicion.held)
-        return max(known, key=lambda each: each.mbps, default=None)
+    # Tests.
 
-    def _add_exact(self, node: str, result: _Result) -> None:
-        best = self._best(node, result.at_s)
-        is_suspect = node in self._suspects
-        self._put(node, result)
-        if not is_suspect and _contradicts(result.mbps, best):
-            held = None if best is None or best.is_own else best
-            self._suspects[node] = _Suspicion(result.peer, result.mbps, held)
-        elif not result.is_own:
-            self._suspects.pop(node, None)
-            if _contradicts(result.mbps, self._best(node, result.at_s)):
-                self._suspects[node] = _Suspicion(result.peer, result.mbps)
+    def add(
+        self,
+        test: BandwidthTest,
+        link_mbps: Mapping[str, float | None],
+        used_mbps: Mapping[str, float] | None = None,
+    ) -> set[str]:
+        """Store a result for both nodes. link_mbps: the speeds of their interfaces; used_mbps:
+        their users' traffic. Returns the nodes of which it may have changed what is believed."""
+        used = used_mbps or {}
+        ends = [(test.client, test.server), (test.server, test.client)]
+        before = {end: self.of(end, test.at_s) for end, _ in ends}
+        suspects = {end for end, known in before.items() if known and known.is_suspect}
+        peers = (test.server, *self.last_peers(test.client))
+        self._last_peers[test.client] = tuple(dict.fromkeys(peers))[:_PEERS]
+        changed = {test.client, test.server}
+        # If the test settles what was suspected of one node, that explains what the other one saw.
+        for node, peer in sorted(ends, key=lambda end: end[0] not in suspects):
+            of_peer = self.of(peer, test.at_s) if suspects == {peer} else before[peer]
+            if of_peer is not None and of_peer.source != TESTS:
+                of_peer = None
+            changed |= self._count(node, peer, test, of_peer, link_mbps[node] or 0.0, used)
+        return changed
 
-    def _add_lower_bound(
-        self, node: str, result: _Result, test: BandwidthTest, before: LinkBandwidth | None
+    def _count(
+        self,
+        node: str,
+        peer: str,
+        test: BandwidthTest,
+        of_peer: LinkBandwidth | None,
+        speed_mbps: float,
+        used_mbps: Mapping[str, float],
+    ) -> set[str]:
+        """Count a result for one of its nodes. Returns another one that it clears."""
+        known = self._fresh(node, test.at_s)
+        peer_mbps = of_peer.settled_mbps - used_mbps.get(peer, 0.0) if of_peer else 0.0
+        is_limited = test.mbps >= AGREEING_SHARE * peer_mbps
+        is_peers = is_limited and of_peer is not None and not of_peer.is_short
+        result = _result(node, test, known, speed_mbps, is_peers=is_peers)
+        if known is None or _replaces(result, known):
+            self._known[node] = result
+        elif _is_higher(result, known):
+            self._raise(node, known, result)
+        elif test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps):
+            if not result.is_claim:
+                is_faster = test.mbps > known.mbps / AGREEING_SHARE
+                self._agree(node, peer, known, result, is_faster=is_faster)
+        elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
+            is_peers_fault = of_peer is not None and not of_peer.is_suspect
+            if is_peers_fault and known.lower is not None and known.lower.peer == peer:
+                known.lower = None
+        elif test.is_exact or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps):
+            return self._lower(node, known, _Lower(peer, test.mbps, test.is_exact), result)
+        return set()
+
+    def _raise(self, node: str, known: _Known, result: _Known) -> None:
+        if known.is_claim or not result.is_claim:
+            self._known[node] = result
+        elif known.lower_bound:
+            known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS
+            known.is_short, known.measured_s = result.is_short, -inf
+
+    def _agree(
+        self, node: str, peer: str, known: _Known, result: _Known, *, is_faster: bool
     ) -> None:
-        """A lower bound replaces a lower value only. It settles a contradiction if it is what the
-        higher value lets expect, or if the peer of that test is known to be slow by now."""
-        suspicion = self._suspects.get(node)
-        is_peers_fault = suspicion and suspicion.peer == result.peer and not result.is_short
-        expected_mbps = test.expected_mbps(before.mbps) if before else 0.0
-        is_as_expected = result.mbps >= AGREEING_SHARE * expected_mbps
-        if (is_peers_fault or is_as_expected) and not result.is_own:
-            self._clear(node)
-        if before is None or (result.mbps > before.mbps and not result.is_own):
-            self._put(node, result)
-        elif not _contradicts(result.mbps, before) and not result.is_own:
-            self._results[node] = tuple(
-                replace(each, at_s=result.at_s) if each.mbps == before.mbps else each
-                for each in self._results[node]
-            )
-        elif (
-            result.is_short
-            and not test.is_hindered
-            and result.mbps < _SUSPICIOUS_SHARE * expected_mbps
-        ):
-            self._suspects.setdefault(node, _Suspicion(result.peer, result.mbps))
+        """What is believed was right, or is only a lower bound, if a short test was faster. A
+        result that is a little lower is stored until the next one, so that a link that becomes
+        slower by and by is noticed."""
+        known.at_s, known.source = result.at_s, TESTS
+        if is_faster and result.at_s - known.measured_s > _TRUSTED_S:
+            known.lower_bound = known.is_short = True
+            return
+        if not result.is_short:
+            known.measured_s = result.at_s
+        if result.lower_bound:
+            known.lower = None
+        elif known.lower_bound or known.is_claim:
+            self._known[node] = result
+        else:
+            self._lower(node, known, _Lower(peer, result.mbps, True), result)
 
-    def _clear(self, node: str) -> None:
-        """What is believed was right."""
-        suspicion = self._suspects.pop(node, None)
-        if suspicion and suspicion.held:
-            self._put(node, suspicion.held)
+    def _lower(self, node: str, known: _Known, lower: _Lower, result: _Known) -> set[str]:
+        """Of two lower results in sequence, the better one is believed. Returns the node that was
+        suspect only because of this one."""
+        earlier = known.lower
+        known.lower = lower
+        if earlier is None:
+            return set()
+        both = [each for each in (earlier, lower) if each.is_exact] or [earlier, lower]
+        best = max(both, key=lambda each: each.mbps)
+        known.mbps, known.at_s = best.mbps, result.at_s
+        known.lower_bound = known.is_short = not best.is_exact
+        known.measured_s = result.at_s if best.is_exact else -inf
+        known.lower = lower if lower.mbps < best.mbps else None
+        other = self._known.get(earlier.peer)
+        is_cleared = (
+            earlier.peer != lower.peer
+            and other is not None
+            and other.lower is not None
+            and other.lower.peer == node
+            and other.lower.mbps >= AGREEING_SHARE * best.mbps
+        )
+        if not is_cleared or other is None:
+            return set()
+        other.lower = None
+        return {earlier.peer}
 
-    def _put(self, node: str, result: _Result) -> None:
-        others = [
-            each
-            for each in self._results.get(node, ())
-            if (each.peer, each.is_own) != (result.peer, result.is_own)
-        ]
-        kept = [result, *others]
-        by_others = [each for each in kept if not each.is_own][:_PEERS]
-        own = [each for each in kept if each.is_own][:_PEERS]
-        self._results[node] = (*by_others, *own)
+    # Traffic.
+
+    def carry(
+        self, node: str, used_mbps: float | None, link_mbps: float | None, at_s: float
+    ) -> bool:
+        """A report tells the users' traffic, and the speed of the interface; None if unknown. A
+        link can do what it just carried. Returns whether that changes what is believed.
+
+        Where another node has measured the link, only a test can show more.
+        """
+        if at_s == -inf:  # nobody knows when that was
+            return False
+        carried = min(used_mbps or 0.0, link_mbps or inf)
+        known = self._fresh(node, at_s)
+        if self._is_passive and link_mbps and (known is None or known.source != TESTS):
+            self._known[node] = _Known(link_mbps, at_s, source=INTERFACE, is_claim=True)
+            return known is None or known.mbps != link_mbps
+        if known is None:
+            if carried < _LEAST_CARRIED_MBPS:
+                return False
+        elif carried <= known.mbps or not known.lower_bound:
+            if carried > known.mbps / AGREEING_SHARE:
+                self._contradicted_s[node] = at_s
+            elif carried >= AGREEING_SHARE * known.mbps:
+                known.at_s = max(known.at_s, at_s)
+            return False
+        else:
+            known.mbps, known.at_s, known.is_short = carried, max(known.at_s, at_s), True
+            known.source = COUNTERS
+            return True
+        self._known[node] = _Known(
+            carried, at_s, lower_bound=True, is_short=True, source=COUNTERS, is_claim=True
+        )
+        return True
+
+    def _fresh(self, node: str, now_s: float) -> _Known | None:
+        known = self._known.get(node)
+        return known if known is not None and now_s - known.at_s <= self._ttl_s else None
 
 
-def _contradicts(mbps: float, believed: LinkBandwidth | _Result | None) -> bool:
-    return believed is not None and mbps < AGREEING_SHARE * believed.mbps
+def _result(
+    node: str, test: BandwidthTest, known: _Known | None, speed_mbps: float, *, is_peers: bool
+) -> _Known:
+    """What a test says about one of its nodes. speed_mbps: of its interface, 0 if unknown.
+    is_peers: the peer's link is no faster."""
+    is_at_speed = test.value_mbps >= AGREEING_SHARE * speed_mbps > 0
+    if not speed_mbps:  # then a value is as good as the one before
+        is_peers = is_peers and known is not None and test.mbps < AGREEING_SHARE * known.mbps
+    is_claim = node == test.server
+    return _Known(
+        mbps=test.value_mbps,
+        at_s=test.at_s,
+        lower_bound=not is_at_speed and (is_peers or not test.is_exact),
+        is_short=not is_at_speed and not test.is_exact,
+        is_claim=is_claim,
+        measured_s=-inf if is_claim else test.at_s,
+    )
+
+
+def _is_available(test: BandwidthTest, known: _Known, used_mbps: float) -> bool:
+    """Whether users' traffic, or a board that was too busy, explains a result that is lower."""
+    return test.is_hindered or test.mbps + used_mbps >= AGREEING_SHARE * known.mbps
+
+
+def _replaces(result: _Known, known: _Known) -> bool:
+    """Whether another node's result takes the place of what the node says of itself. A lower bound
+    does not take that of a test in which the node was the server."""
+    if result.is_claim or not (known.is_claim or known.source == COUNTERS):
+        return False
+    return not result.lower_bound or (known.is_claim and known.source != TESTS)
+
+
+def _is_higher(result: _Known, known: _Known) -> bool:
+    """Whether a result is worth more than what is believed. A lower bound that is hardly more than
+    an exact value says less than it."""
+    if result.lower_bound and not known.lower_bound:
+        return result.mbps > known.mbps / AGREEING_SHARE
+    return result.mbps > known.mbps

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import isnan, log
+from math import inf, isnan, log
 from statistics import median
 from weakref import ref
 
@@ -34,6 +34,8 @@ _STANDARD = 0.68  # the share of values within one standard deviation
 _MEDIAN_SHARE = 0.55
 _UNKNOWN_DEVIATION = 0.3  # relative, until pairs have been measured twice
 _FEWEST_NODES = 5
+# A round that is so much longer than the median before shows a queue, if two peers see it.
+_JUMP, _LEAST_JUMP_MS, _JUMPS_WITHIN_S = 3.0, 10.0, 30.0
 _Pair = tuple[str, str]
 
 
@@ -45,7 +47,8 @@ class LinkReading:
     an estimate. rtt_source: "measured"; "stale" in the second half of the time to live;
     "triangulated" from near nodes, or "estimated" from the coordinates of both. rtt_error_ms: the
     true round trip is within this of rtt_ms in 90 % of the pairs.
-    lower_bound: the bandwidth test ran into its byte cap; the link can do at least this.
+    bandwidth_mbps: of the last bandwidth test. lower_bound: that was too short, or a board was
+    hindered; the pair can do at least this.
     """
 
     a: str
@@ -64,8 +67,9 @@ class LinkState:
     """All pairs of nodes with a measurement, and estimates of the other pairs' round trips.
 
     Of the last three rounds of a pair the median counts: one round that met other traffic does not,
-    and a lasting change does from its second round on. Bandwidth tests are rare, so
-    bandwidths are few and in a dict.
+    and a lasting change does from its second round on. The last bandwidth test of a pair is only
+    shown; what it says about the nodes' links is in telemetry.bandwidth. Tests are rare, so they
+    are few and in a dict.
     """
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
@@ -79,6 +83,8 @@ class LinkState:
         self._deviations: deque[float] = deque(maxlen=_MAX_DEVIATIONS)
         self._estimates: RttEstimates | None = None
         self._bandwidths: dict[_Pair, tuple[float, float, bool]] = {}
+        self._jumps: dict[str, tuple[str, float]] = {}  # the last peer, and when
+        self._jumped_s: dict[str, float] = {}
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
         self._cached: tuple[object, LinkTable] | None = None
@@ -100,12 +106,27 @@ class LinkState:
         rtt_ms, rounds_ms = max(rtt_ms, _LEAST_RTT_MS), self._rounds_ms[row]
         is_known = at_s - self._rtt_at_s[row] <= self._rtt_ttl_s
         if is_known:
-            self._deviations.append(abs(log(rtt_ms / self._rtt_ms[row])))
+            before_ms = float(self._rtt_ms[row])
+            self._deviations.append(abs(log(rtt_ms / before_ms)))
+            if rtt_ms > max(_JUMP * before_ms, before_ms + _LEAST_JUMP_MS):
+                self._note_jump(node, peer, at_s)
+                self._note_jump(peer, node, at_s)
         rounds_ms[:-1] = rounds_ms[1:] if is_known else np.nan
         rounds_ms[-1] = rtt_ms
         self._rtt_ms[row] = median(each for each in rounds_ms.tolist() if not isnan(each))
         self._rtt_at_s[row] = at_s
         self._version += 1
+
+    def _note_jump(self, node: str, peer: str, at_s: float) -> None:
+        other, other_s = self._jumps.get(node, (peer, at_s))
+        self._jumps[node] = (peer, at_s)
+        if other != peer and at_s - other_s <= _JUMPS_WITHIN_S:
+            self._jumped_s[node] = at_s
+
+    def jumped_s(self, node: str) -> float:
+        """When the node's round trips to two peers last became far longer at about the same time,
+        -inf if never: its link may be full, or slower than it was."""
+        return self._jumped_s.get(node, -inf)
 
     def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
         """Store a board's round trip to the broker, ms: its leg, where it may not send ICMP."""
@@ -320,6 +341,10 @@ class LinkState:
         for pair, (_, at_s, _) in list(self._bandwidths.items()):
             if now_s - at_s > self._bandwidth_ttl_s:
                 del self._bandwidths[pair]
+        for node, (_, at_s) in list(self._jumps.items()):
+            if now_s - at_s > self._rtt_ttl_s:
+                del self._jumps[node]
+                self._jumped_s.pop(node, None)
         kept = np.flatnonzero(self._has_rtt(now_s))
         if len(self._rows) - len(kept) <= max(len(kept), _FEW_LINKS):
             return

@@ -74,7 +74,7 @@ class TelemetryState:
     are used up, new names get none; a name that is silent for ten minutes loses its record.
     """
 
-    def __init__(self, ttl: TimesToLive) -> None:
+    def __init__(self, ttl: TimesToLive, *, is_passive: bool = False) -> None:
         self.ttl = ttl
         self.refused: Counter[str] = Counter()
         self.accepted = 0
@@ -82,7 +82,7 @@ class TelemetryState:
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
-        self._bandwidths = NodeBandwidths(ttl.bandwidth_s)
+        self._bandwidths = NodeBandwidths(ttl.bandwidth_s, is_passive=is_passive)
         names = dict.fromkeys((*METRICS, *columns()))
         self._columns = {name: at for at, name in enumerate(names)}
         self._values = np.full((64, len(names)), np.nan)
@@ -193,6 +193,9 @@ class TelemetryState:
                 column = self._columns[name]
                 row[column], row_at_s[column] = value, stamp.measured_s
             record.board, record.board_at_s = reading, stamp.measured_s
+            used_mbps, link_mbps = (reading.values.get(name) for name in (_USED, _LINK))
+            if self._bandwidths.carry(node, used_mbps, link_mbps, stamp.measured_s):
+                self._refresh_bandwidth(node, stamp.measured_s)
             return True
 
     def count_refused_sequence(self, node: str, stamp: Stamp) -> bool:
@@ -227,12 +230,14 @@ class TelemetryState:
             if client not in self._records or server not in self._records:
                 return
             test = replace(test, rtt_ms=self._links.rtt_ms_of(client, server, test.at_s))
-            link_mbps = {node: self._value(node, _LINK, test.at_s) for node in (client, server)}
-            self._bandwidths.add(test, link_mbps)
+            ends = (client, server)
+            link_mbps = {node: self._value(node, _LINK, test.at_s) for node in ends}
+            used_mbps = {node: self._value(node, _USED, test.at_s) or 0.0 for node in ends}
+            changed = self._bandwidths.add(test, link_mbps, used_mbps)
             self._links.set_bandwidth(
-                client, server, test.mbps, test.at_s, lower_bound=not test.is_exact
+                client, server, test.value_mbps, test.at_s, lower_bound=not test.is_exact
             )
-            for node in (client, server):
+            for node in changed & self._records.keys():
                 self._refresh_bandwidth(node, test.at_s)
 
     # Reading: called by the event loop.
@@ -293,6 +298,9 @@ class TelemetryState:
                     bandwidth=self._bandwidths.of(name, now_s),
                     last_peers=self._bandwidths.last_peers(name),
                     used_mbps=self._value(name, _USED, now_s) or 0.0,
+                    contradicted_s=max(
+                        self._bandwidths.contradicted_s(name), self._links.jumped_s(name)
+                    ),
                 )
                 for name in names
             ]

@@ -159,9 +159,10 @@ def test_what_comes_after_the_end_of_the_test_is_received_and_measured() -> None
             assert exchange(control)["streams"][0]["bytes"] == BYTES
         report = server.measured()
     assert not report.lower_bound
-    # Half of the bytes in 0.2 s, and more where this thread had to wait for a processor.
-    assert 150_000 < report.measured_us < 2_000_000
-    assert report.bandwidth_mbps == pytest.approx(BYTES / 2 * 8 / report.measured_us, rel=0.15)
+    # Half of the bytes in the last 0.1 s of 0.2 s, and later where this thread had to wait for a
+    # processor. The half that came at once does not count.
+    assert 75_000 < report.measured_us < 2_000_000
+    assert report.bandwidth_mbps * report.measured_us / 8 < 0.55 * BYTES
 
 
 def test_the_second_half_counts_and_the_first_does_not() -> None:
@@ -177,7 +178,7 @@ def test_the_second_half_counts_and_the_first_does_not() -> None:
             exchange(control)
         report = server.measured()
     assert report.duration_ms >= 600
-    assert 90_000 < report.measured_us < 1000 * report.duration_ms - 500_000
+    assert 45_000 < report.measured_us < 1000 * report.duration_ms - 500_000
 
 
 def test_bytes_behind_a_lost_packet_count_when_they_came() -> None:
@@ -192,6 +193,19 @@ def test_bytes_behind_a_lost_packet_count_when_they_came() -> None:
     assert not report.lower_bound
     assert report.bandwidth_mbps == pytest.approx(0.08, rel=0.03)
     assert report.measured_us == pytest.approx(5e6, rel=0.03)
+
+
+@pytest.mark.parametrize("burst_bytes", [0, 20_000, 50_000])
+def test_the_burst_of_a_shaper_does_not_count(burst_bytes: int) -> None:
+    """64 KiB over a link of 5 Mbit/s, of which the burst comes at 1 Gbit/s."""
+    arrivals = Arrivals(0.0, 65_536)
+    at_s = 0.0
+    for number in range(64):
+        at_s += 1024 * 8e-6 / (1000.0 if number * 1024 < burst_bytes else 5.0)
+        arrivals.add(at_s, 1024)
+    report = arrivals.report()
+    assert not report.lower_bound
+    assert report.bandwidth_mbps == pytest.approx(5.0, rel=0.05)
 
 
 def test_what_came_too_fast_to_be_timed_is_a_lower_bound() -> None:

@@ -201,7 +201,7 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     harness.hear("guest", cpu_percent=3.0)
     harness.telemetry.rtts("n1", harness.stamp("n1", age_s=2), {"n2": 0.42})
     # Too short to be more than a lower bound.
-    test = BandwidthTest("n1", "n2", 94.9, seconds=0.001, at_s=harness.now_s - 120)
+    test = BandwidthTest("n1", "n2", 94.9 * 6, seconds=0.001, at_s=harness.now_s - 120)
     harness.telemetry.bandwidth(test)
     harness.place(pod("web-1"), BOUND, {"alpha": 0.5})
     harness.now_s += 5

@@ -118,6 +118,8 @@ async def test_a_bandwidth_that_a_test_contradicts_is_suspect(
     harness.telemetry.bandwidth(BandwidthTest("n2", "n1", 9.0, 0.1, harness.now_s))
     by_name = {metric.name: metric for metric in (await nodes_of(stub))["n2"].metrics}
     assert by_name["bandwidth_mbps"].suspect
+    assert by_name["bandwidth_mbps"].value == 9.0  # until another test decides
+    assert (by_name["bandwidth_mbps"].source, by_name["cpu_percent"].source) == ("tests", "")
     assert not by_name["cpu_percent"].suspect
 
 

@@ -242,11 +242,17 @@ def test_a_budget_shows_percent_of_link_time_and_bytes() -> None:
     [
         ({}, "94.9 Mbit/s, exact"),
         ({"lower_bound": True}, ">= 94.9 Mbit/s, a lower bound"),
-        ({"suspect": True}, "94.9 Mbit/s, suspect: a later test contradicts it"),
+        ({"suspect": True}, "94.9 Mbit/s, suspect: before the last test it was more"),
+        ({"source": "tests"}, "94.9 Mbit/s, exact"),
+        (
+            {"source": "counters", "lower_bound": True},
+            ">= 94.9 Mbit/s, which it carried; not tested",
+        ),
+        ({"source": "interface"}, "94.9 Mbit/s, the speed of its interface; not tested"),
     ],
 )
 def test_a_node_shows_its_link_and_how_well_its_bandwidth_is_known(
-    state: dict[str, bool], shown: str
+    state: dict[str, Any], shown: str
 ) -> None:
     status = pb.NodeStatus(
         name="n1",

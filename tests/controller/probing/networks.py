@@ -46,6 +46,11 @@ def star(count: int, random: np.random.Generator) -> Floats:
     return _symmetric(access[:, np.newaxis] + access)
 
 
+def far(count: int, random: np.random.Generator) -> Floats:
+    """Sites of one board each, 30 ms from each other."""
+    return _symmetric(random.uniform(26, 34, (count, count)))
+
+
 def line(count: int, random: np.random.Generator) -> Floats:
     """A row of boards along a road."""
     place = random.uniform(0, 50, count)

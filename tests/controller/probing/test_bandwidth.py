@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from random import Random
 from typing import Any
 
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from leadline_controller.probing.bandwidth import (
     BLOCK_BYTES,
     DAY_S,
+    FAR_BYTES,
     LEAST_BYTES,
-    REFRESH_BYTES,
     Account,
     BandwidthBudget,
     BandwidthPlanner,
@@ -42,7 +43,12 @@ def lan(_a: str, _b: str) -> float | None:
 
 def known(name: str, mbps: float = 100.0, **changed: Any) -> NodeLink:
     """A node whose bandwidth was measured; `changed` are fields of the measurement."""
-    return NodeLink(name, 1000.0, LinkBandwidth(mbps, 0.0, **changed))
+    return NodeLink(name, 1000.0, LinkBandwidth(mbps, 0.0, **{"measured_s": inf} | changed))
+
+
+def suspect(name: str, mbps: float = 5.0, former_mbps: float = 100.0, peer: str = "") -> NodeLink:
+    """A node whose last test, with the peer, showed less than the one before."""
+    return known(name, mbps, former_mbps=former_mbps, suspect_peer=peer)
 
 
 def planner_of(
@@ -82,7 +88,7 @@ def test_contradictions_come_first_then_unknown_links_then_bounds_then_the_other
         known("refresh"),
         known("small-bound", lower_bound=True, is_short=True),
         NodeLink("unknown", 1000.0),
-        known("suspect", is_suspect=True, suspected_mbps=5.0),
+        suspect("suspect", 5.0),
         *(known(f"peer-{i}") for i in range(4)),
     ]
     planner = planner_of(links)
@@ -105,11 +111,10 @@ def test_of_equally_urgent_links_the_one_that_waited_longest_is_next() -> None:
         finish(planner, PlannedTest(client, "d", LEAST_BYTES, (), {client: 0.0, "d": 0.0}), turn)
     order = []
     for turn in range(4):
-        planned = planner.plan(links, lan, LATER_S + turn)
-        order.append([each.client for each in planned][:1])
-        begin(planner, planned[0], LATER_S + turn, f"y-{turn}")
-        planner.finish(f"y-{turn}", planned[0].max_bytes, is_measured=True)
-    assert order == [["d"], ["c"], ["a"], ["b"]]
+        planned = planner.plan(links, lan, LATER_S + INTERVAL_S * turn)
+        order.append(planned[0].client)
+        finish(planner, planned[0], LATER_S + turn, f"y-{turn}")
+    assert order == ["d", "c", "a", "b"]
 
 
 def test_a_known_link_is_tested_each_interval_and_a_busy_one_rarely() -> None:
@@ -144,7 +149,7 @@ def test_after_failures_a_test_is_retried_less_and_less_often() -> None:
 
 
 def test_a_result_ends_the_longer_waits() -> None:
-    links = [known("a", is_suspect=True, suspected_mbps=50.0), known("b")]
+    links = [suspect("a", 50.0), known("b")]
     planner = planner_of(links)
     for turn, is_measured in enumerate((False, False, False, True)):
         (planned,) = planner.plan(links, lan, LATER_S + 100 * turn)
@@ -153,7 +158,60 @@ def test_a_result_ends_the_longer_waits() -> None:
     assert planner.plan(links, lan, LATER_S + 303)
 
 
+def test_a_test_checks_both_ends_unless_the_client_is_too_slow() -> None:
+    links = [known("a"), known("b"), known("slow", 10.0)]
+    planner = planner_of(links)
+    (planned,) = planner.plan(links[:2], lan, LATER_S)
+    finish(planner, planned, LATER_S)
+    assert planner.plan(links[:2], lan, LATER_S + INTERVAL_S - 0.1) == []
+    assert len(planner.plan(links[:2], lan, LATER_S + INTERVAL_S)) == 1
+    (by_slow,) = planner_of(links).plan([links[2], links[0]], lan, LATER_S)
+    if by_slow.client == "slow":
+        assert not by_slow.checks_server
+
+
+def test_a_link_that_carries_as_much_as_is_believed_needs_no_check() -> None:
+    links = [replace(known("a"), used_mbps=85.0), replace(known("b"), used_mbps=85.0)]
+    planner = planner_of(links)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    finish(planner, planned, LATER_S)
+    assert planner.plan(links, lan, LATER_S + 899) == []
+    assert len(planner.plan(links, lan, LATER_S + 901)) == 1
+
+
+def test_what_contradicts_a_belief_brings_a_test_forward_once() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    finish(planner, planned, LATER_S)
+    links[1] = replace(known("b"), contradicted_s=LATER_S + 4)
+    (planned,) = planner.plan(links, lan, LATER_S + 5)
+    assert planned.client == "b"
+    finish(planner, planned, LATER_S + 5)
+    assert planner.plan(links, lan, LATER_S + 10) == []
+
+
+def test_a_node_that_only_its_own_counters_know_is_tested() -> None:
+    passive = {"source": "counters", "lower_bound": True, "is_short": True}
+    untested, tested = known("a", 20.0, **passive, measured_s=-inf), known("a", 20.0, **passive)
+    (planned,) = planned_for([untested, known("b")])
+    assert (planned.client, planned.max_bytes) == ("a", LEAST_BYTES)
+    (planned,) = planned_for([tested, known("b")])
+    assert (planned.client, planned.max_bytes) == ("a", 9 * BLOCK_BYTES)  # 100 Mbit/s, exactly
+
+
 # With whom.
+
+
+def test_a_suspect_is_not_tested_again_with_the_same_peer_while_there_are_others() -> None:
+    links = [suspect("a", peer="b"), known("b"), known("c")]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S - 10, b=LATER_S, c=LATER_S)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    assert (planned.client, planned.server) == ("a", "c")
+    assert planner.plan(links[:2], lan, LATER_S) == []
+    (planned,) = planner.plan(links[:2], lan, LATER_S + 3 * INTERVAL_S)
+    assert {planned.client, planned.server} == {"a", "b"}
 
 
 def test_anchors_are_the_preferred_servers() -> None:
@@ -175,7 +233,7 @@ def test_the_peer_that_measured_last_is_avoided() -> None:
     "other",
     [
         NodeLink("b", 1000.0),
-        known("b", is_suspect=True, suspected_mbps=5.0),
+        suspect("b", 5.0),
         known("b", 10.0),
         known("b", lower_bound=True, is_short=True),
     ],
@@ -203,7 +261,7 @@ def test_a_slower_peer_serves_rarely() -> None:
 
 
 def test_a_peer_as_slow_as_what_is_suspected_does_not_settle_it() -> None:
-    a = known("a", 1000.0, is_suspect=True, suspected_mbps=45.0)
+    a = suspect("a", 45.0, 1000.0)
     links = [a, known("b", 50.0), known("c", 60.0)]
     planner = planner_of(links)
     planner._tested_s.update(a=LATER_S - 10, b=LATER_S, c=LATER_S)
@@ -234,11 +292,12 @@ def test_only_the_nodes_that_are_given_are_tested() -> None:
     [
         (NodeLink("a", 1000.0), LEAST_BYTES),
         (known("a", 20.0), LEAST_BYTES),
-        (known("a", 100.0), 8 * BLOCK_BYTES),  # 10 ms
-        (known("a", 900.0), REFRESH_BYTES),
-        # Four times as much as is known, if it is exact: 400 Mbit/s for 10 ms.
-        (known("a", 100.0, lower_bound=True, is_short=True), 31 * BLOCK_BYTES),
-        (known("a", 900.0, is_suspect=True, suspected_mbps=100.0), 10 * BLOCK_BYTES),
+        (known("a", 900.0), LEAST_BYTES),
+        # Five times as much as is known, if it is exact: 500 Mbit/s for 11 ms.
+        (known("a", 100.0, lower_bound=True, is_short=True), 42 * BLOCK_BYTES),
+        # 100 Mbit/s for 11 ms.
+        (suspect("a", 100.0, 900.0), 9 * BLOCK_BYTES),
+        (known("a", 100.0, measured_s=LATER_S - 901), 9 * BLOCK_BYTES),
     ],
 )
 def test_a_test_has_as_many_bytes_as_its_measurement_needs(link: NodeLink, amount: int) -> None:
@@ -251,12 +310,34 @@ def test_a_test_has_as_many_bytes_as_its_measurement_needs(link: NodeLink, amoun
 
 
 def test_a_measurement_between_far_nodes_needs_more_bytes() -> None:
-    link = known("a", 100.0, is_suspect=True, suspected_mbps=5.0)
+    link = suspect("a", 5.0, 100.0)
     links = [link, known("b", 1000.0)]
     planner = planner_of(links)
     (planned,) = planner.plan(links, lambda *_: 40.0, LATER_S)
     half_s = planned.max_bytes / 2 * 8e-6 / 5.0
-    assert 3 * 0.040 <= half_s <= 1.5 * 3 * 0.040
+    assert 2 * 0.040 <= half_s <= 1.5 * 2 * 0.040
+
+
+def test_a_check_of_a_far_link_is_larger() -> None:
+    links = [known("a"), known("b")]
+    (planned,) = planner_of(links).plan(links, lambda *_: 30.0, LATER_S)
+    assert planned.max_bytes == FAR_BYTES
+
+
+@pytest.mark.parametrize("mbps", [20.0, 1.0])
+def test_a_test_that_would_cost_more_than_can_be_saved_is_smaller(mbps: float) -> None:
+    """An LTE link with a round trip of 600 ms: an exact measurement takes 2.4 s of its time."""
+    lte = NodeLink("lte", 100.0, LinkBandwidth(mbps, 0.0, lower_bound=True, is_short=True))
+    links = [lte, known("b")]
+    planner = planner_of(links)
+    planner._tested_s["b"] = planner._checked_s["b"] = 1e9
+    sizes = []
+    for now_s in range(round(LATER_S), round(LATER_S) + 3000):
+        for planned in planner.plan(links, lambda *_: 600.0, float(now_s)):
+            assert planned.link_s["lte"] <= 1.0
+            sizes.append(planned.max_bytes)
+            finish(planner, planned, float(now_s), f"x-{now_s}")
+    assert max(sizes) > 1_000_000
 
 
 def test_no_test_is_larger_than_the_limit() -> None:
@@ -268,14 +349,14 @@ def test_no_test_is_larger_than_the_limit() -> None:
 def test_what_cannot_be_paid_yet_is_tested_with_fewer_bytes_meanwhile() -> None:
     bound = known("a", 600.0, lower_bound=True, is_short=True)
     links = [bound, known("b", 1000.0)]
-    planner = planner_of(links)
+    planner = planner_of(links, BandwidthBudget(link_time_share=0.00005))
     sizes = []
     for tick in range(1200):
         for planned in planner.plan(links, lan, float(tick)):
             if planned.client == "a":
                 sizes.append(planned.max_bytes)
             finish(planner, planned, float(tick), f"x-{tick}")
-    assert set(sizes[:3]) == {LEAST_BYTES}
+    assert sizes[0] == LEAST_BYTES
     assert max(sizes) > 1_000_000  # 1,000 Mbit/s for 10 ms
 
 
@@ -339,8 +420,8 @@ def test_a_lease_without_reports_expires_and_stays_charged() -> None:
     planner = planner_of(links)
     (planned,) = planner.plan(links, lan, LATER_S)
     begin(planner, planned, LATER_S)
-    assert planner.plan(links, lan, LATER_S + 9.9) == []
-    assert planner.plan(links, lan, LATER_S + 10.0) != []
+    assert len(planner.running(LATER_S + 9.9)) == 1
+    assert planner.running(LATER_S + 10.0) == ()
     planner.finish("x-1", 0, is_measured=False)  # it comes too late
     nodes, _ = planner.accounts(LATER_S + 10.0)
     assert nodes["a"].spent_bytes == planned.max_bytes
@@ -376,9 +457,9 @@ def test_a_new_node_is_tested_at_once_and_pays_later() -> None:
 )
 def test_without_a_budget_nothing_is_tested(budget: BandwidthBudget) -> None:
     planner = BandwidthPlanner(budget)
-    suspect = known("a", is_suspect=True, suspected_mbps=5.0)
+    links = [suspect("a"), NodeLink("b")]
     for now_s in range(0, 200_000, 500):
-        assert planner.plan([suspect, NodeLink("b")], lan, float(now_s)) == []
+        assert planner.plan(links, lan, float(now_s)) == []
 
 
 def test_an_uplink_has_a_budget_of_its_own() -> None:
@@ -408,7 +489,7 @@ def test_a_test_over_a_link_that_was_throttled_is_charged_once_that_is_known() -
     finish(planner, planned, LATER_S)
     a, b = (planner.accounts(LATER_S)[0][name] for name in "ab")
     planned_s = a.spent_link_s
-    suspects = [known(name, is_suspect=True, suspected_mbps=5.0) for name in "ab"]
+    suspects = [suspect(name, 5.0) for name in "ab"]
     planner._tested_s.update(a=LATER_S + 9, b=LATER_S + 9)
     for turn in range(3):
         planner.plan(suspects, lan, LATER_S + 1 + turn / 2)
@@ -446,6 +527,23 @@ def test_nodes_that_cannot_pay_cost_no_search_for_a_peer() -> None:
         tests += len(planned)
         assert asked <= 32 * (len(planned) + 1)
     assert tests > 200
+
+
+def test_nodes_that_save_for_an_exact_measurement_search_rarely() -> None:
+    links = [known(f"n{i}", 80.0, lower_bound=True, is_short=True) for i in range(400)]
+    planner = planner_of(links, BandwidthBudget(link_time_share=0.00001))
+    for link in links:
+        planner._tested_s[link.name] = planner._checked_s[link.name] = LATER_S
+    asked = 0
+
+    def counting(_a: str, _b: str) -> float:
+        nonlocal asked
+        asked += 1
+        return 30.0
+
+    for tick in range(20):
+        assert planner.plan(links, counting, LATER_S + 5 + tick / 2) == []
+    assert 0 < asked <= 16 * 400 * 2  # in 10 s
 
 
 def test_a_node_that_left_is_forgotten_after_a_day() -> None:

@@ -133,19 +133,18 @@ def test_two_boards_measure_each_other() -> None:
 
 # Bandwidth.
 
-# Up to three tests on a link of 5 Mbit/s, which were planned for 100: 131,072 bytes, and twice
-# 65,536 to settle it. The budget pays for it in the ten minutes that follow.
-DEBT_S = 0.42
-
 
 @pytest.mark.parametrize(
     ("network", "count", "seed"),
     [
+        (networks.switched, 2, 1),
+        (networks.clustered, 2, 2),
         (networks.switched, 4, 1),
-        (networks.switched, 4, 2),
+        (networks.far, 4, 2),
+        (networks.far, 20, 1),
+        *((networks.clustered, 4, seed) for seed in range(1, 6)),
         (networks.switched, 20, 1),
         (networks.clustered, 20, 2),
-        (networks.switched, 100, 1),
         (networks.clustered, 100, 2),
     ],
 )
@@ -156,20 +155,24 @@ def test_a_throttled_link_is_noticed_within_30_s_and_the_budget(
     run.run(10)
     document = run.document()
     assert document["changes"][0]["noticed_after_s"] <= 30
-    throttled = document["nodes"].pop(1)
+    nodes = document["nodes"]
+    assert max(node["link_time_share"] for node in nodes) <= 0.001
+    assert max(node["test_bytes"] for node in nodes) <= 1_000_000_000 / 144
+    throttled = nodes.pop(1)
     assert throttled["bandwidth_mbps"] == pytest.approx(5.0)
-    assert throttled["link_time_share"] <= 0.001 + DEBT_S / 600
-    assert max(node["link_time_share"] for node in document["nodes"]) <= 0.001
-    assert max(node["test_bytes"] for node in document["nodes"]) <= 1_000_000_000 / 144
-    if network is networks.switched:
-        assert {node["bandwidth_mbps"] for node in document["nodes"]} == {100.0}
+    # Of two nodes, both are believed slow: nobody can say which one it is.
+    least_mbps = 80.0 if count > 2 else 5.0
+    assert all(least_mbps <= node["bandwidth_mbps"] <= 100.0 + 1e-9 for node in nodes)
     assert run.telemetry.refused == {}
 
 
-def test_the_debt_of_a_throttled_link_is_paid_back() -> None:
-    run = Sounding(truth_of(networks.switched, 4, 1, changes=(Change(300.0, 1, None, 5.0),)))
-    run.run(25)
-    assert max(node["link_time_share"] for node in run.document()["nodes"]) <= 0.001
+@pytest.mark.parametrize("count", [2, 4, 20])
+def test_links_between_nodes_30_ms_apart_are_known_within_5_minutes(count: int) -> None:
+    run = Sounding(truth_of(networks.far, count, 1))
+    run.run(5)
+    nodes = run.document()["nodes"]
+    assert all(80.0 <= node["bandwidth_mbps"] <= 100.0 + 1e-9 for node in nodes)
+    assert max(node["link_time_share"] for node in nodes) <= 0.001
 
 
 @pytest.mark.parametrize("count", [4, 20, 100])

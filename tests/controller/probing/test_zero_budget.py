@@ -12,7 +12,7 @@ from leadline_controller.probing.bandwidth import (
 )
 from leadline_controller.telemetry.bandwidth import LinkBandwidth, NodeLink
 
-SUSPECT = LinkBandwidth(100.0, 0.0, is_suspect=True)
+SUSPECT = LinkBandwidth(5.0, 0.0, former_mbps=100.0)
 LINKS = [NodeLink("field"), NodeLink("pi-1"), NodeLink("pi-2", 100.0, SUSPECT)]
 
 

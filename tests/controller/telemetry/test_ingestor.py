@@ -104,6 +104,7 @@ def test_a_report_becomes_the_metrics_of_the_papers(ingest: IngestHarness) -> No
         "cpu_celsius": (-3.5, 2.5),
         "link_mbps": (1000.0, 2.5),
         "used_mbps": (80.0, 2.5),
+        "bandwidth_mbps": (80.0, 2.5),  # at least, because it just carried this
     }
     seen = ingest.state.board("n1", NOW_S)
     assert seen is not None
