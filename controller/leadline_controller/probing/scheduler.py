@@ -35,6 +35,9 @@ _PING_LEASES_PER_TICK = 100
 _LEAST_DURATION_MS = 500  # of a bandwidth test
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
+# Planning tests takes 10 us for a node, while the event loop waits. Of more nodes than this, each
+# tick plans for some.
+_PLANNED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class ProbeScheduler:
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
         self._renewals = 0
+        self._planned = 0  # where in the order of names the next plan starts
         self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
         self._lock = Lock()
@@ -222,6 +226,12 @@ class ProbeScheduler:
 
     def _start_bandwidth_tests(self, now_s: float, agents: dict[str, Agent]) -> None:
         names = [name for name, agent in agents.items() if "iperf3" in agent.probes]
+        if len(names) > _PLANNED_AT_ONCE:
+            start = self._planned % len(names)
+            self._planned = start + _PLANNED_AT_ONCE
+            some = (*names[start:], *names[:start])[:_PLANNED_AT_ONCE]
+            anchors = [each for each in self._anchors if each in names]
+            names = list(dict.fromkeys((*some, *anchors)))
         links = {link.name: link for link in self._telemetry.node_links(names, now_s)}
         for name, wanted_mbps in self._wanted_mbps().items():
             if name in links:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from leadline_controller.framework.model import Node
+from leadline_controller.probing import scheduler
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
@@ -308,6 +309,19 @@ def test_thousands_of_ping_leases_are_spread_over_ticks() -> None:
     assert max(sent) == 100
     assert sum(sent[:40]) >= 2000  # all have one before the first is due again
     assert sum(sent[40:]) >= 1000
+
+
+def test_of_thousands_of_boards_each_tick_plans_tests_for_some_and_all_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "_PLANNED_AT_ONCE", 4)
+    harness = ProbeHarness(*(f"n{number:02}" for number in range(10)), anchors=("n09",))
+    harness.probe_scheduler.tick(0.0)
+    assert {*map(min, harness.sent.tested())} == {"n00", "n01"}
+    assert ("n00", "n09") in harness.sent.tested()
+    for tick in range(1, 10):
+        harness.probe_scheduler.tick(tick * 15.0)  # the tests before have expired
+    assert {node for test in harness.sent.tested() for node in test} == set(harness.nodes)
 
 
 # Results of leases.
