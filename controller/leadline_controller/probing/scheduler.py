@@ -35,9 +35,10 @@ _PING_LEASES_PER_TICK = 100
 _LEAST_DURATION_MS = 500  # of a bandwidth test
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
-# Planning tests takes 10 us for a node, while the event loop waits. Of more nodes than this, each
-# tick plans for some.
-_PLANNED_AT_ONCE = 1000
+# Planning tests takes 20 us for a node, while the event loop waits. Of more nodes than this, each
+# tick plans for some, and whether a board may be probed is checked less often.
+_PLANNED_AT_ONCE = 500
+_CHECK_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class ProbeScheduler:
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
         self._renewals = 0
+        self._agents: dict[str, Agent] = {}
+        self._checked_s = float("-inf")
         self._planned = 0  # where in the order of names the next plan starts
         self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
@@ -169,7 +172,9 @@ class ProbeScheduler:
 
     def tick(self, now_s: float) -> None:
         """Send the leases that are due."""
-        agents = self._probeable_agents(now_s)
+        if len(self._agents) <= _PLANNED_AT_ONCE or now_s - self._checked_s >= _CHECK_EVERY_S:
+            self._agents, self._checked_s = self._probeable_agents(now_s), now_s
+        agents = self._agents
         with self._lock:
             self._now_s = now_s
             self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
