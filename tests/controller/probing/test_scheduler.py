@@ -416,6 +416,27 @@ def test_round_trips_that_come_too_often_are_refused() -> None:
     assert ingest.state.lost_messages("n1") == 0
 
 
+def test_a_round_trip_that_met_a_test_of_either_end_is_kept_out() -> None:
+    ingest = IngestHarness()  # at 100 s; n1 and n2 are under test from there
+    n1, n2 = ingest.boards["n1"], ingest.boards["n2"]
+
+    def round_trips(board: BoardMessages, rtt_ms: float, at_s: float) -> list[float | None]:
+        message = board.rtt((n2.node if board is n1 else n1.node, rtt_ms))
+        topic = board.topic(topics.Kind.RTT)
+        ingest.ingestor.ingest(topic, encode(message), topics.SCHEMA, at_s, retained=False)
+        return [link.rtt_ms for link in ingest.state.links(at_s)]
+
+    assert round_trips(n1, 1.0, 101.0) == [1.0]  # there is nothing yet to compare it with
+    assert round_trips(n2, 40.0, 101.1) == [1.0]
+    assert round_trips(n1, 1.1, 111.0) == [pytest.approx(1.05)]  # it is no longer than believed
+    ingest.take("n1", n1.sent(ingest.testing))
+    ingest.take("n2", n2.received(ingest.serving, 90.0))
+    # After the test they count: the path may have changed.
+    assert round_trips(n1, 40.0, 120.0) == [pytest.approx(1.1)]
+    assert round_trips(n1, 40.0, 130.0) == [40.0]
+    assert ingest.state.refused == {}
+
+
 # End to end: boards that speak the wire protocol over a real broker.
 
 QUICK = ProbeLimits(interval_s=0.2, duration_ms=300, ttl_ms=1000, ping_ttl_s=3, ping_peers=2)
