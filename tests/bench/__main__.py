@@ -14,6 +14,7 @@ PARTS = (
     "predicates",
     "decisions_db",
     "ingest",
+    "scale",
     "agent_memory",
     "extender",
     "scheduling",
