@@ -95,7 +95,7 @@ class Played:
     `known_s`. budget: the answer of `leadline budget` at `ended_s`, and as a table. fast_pod: where
     and when the pod that wants 150 Mbit/s was placed. pods: when each of the others was created,
     and where it was placed. hindered: results that a busy host limited, by board. metrics: the
-    ages of what is known of each board at `ended_s`.
+    ages of what is known of each board at `ended_s`. results: of the throttled board's tests.
     """
 
     seen: list[Seen] = field(default_factory=list)
@@ -112,6 +112,7 @@ class Played:
     pods: list[tuple[float, str]] = field(default_factory=list)
     hindered: dict[str, int] = field(default_factory=dict)
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    results: list[tuple[float, str]] = field(default_factory=list)
 
     def noticed_after_s(self) -> float:
         """How long after the throttling the last pod went to that board."""
@@ -138,6 +139,9 @@ class Played:
             f"{self.throttled} throttled to {THROTTLED_MBPS:g} Mbit/s at {self.throttled_s:.1f} s; "
             f"the last pod went there {self.noticed_after_s():.1f} s later"
         )
+        for at_s, result in self.results:
+            if at_s > self.throttled_s:
+                lines.append(f"{at_s:7.1f} s  {result}")
         lines.append(f"\nshare of link time until {self.ended_s:.0f} s, %, counted at the switch:")
         lines.append(f"{'board':6}" + "".join(f"{kind:>11}" for kind in link_traffic.KINDS))
         for name in RATES_MBPS:
@@ -247,7 +251,19 @@ class _Watch:
         self._until(NOTICED_S + AFTER_S, lambda: False, pods=True)
         after = self._bound("after")
         played.pods = sorted((self.created_s[pod], board) for pod, board in after.items())
-        for report in heard.of(topics.Kind.BANDWIDTH):
+        boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self._at_s()
+        for each in list(heard.heard):
+            report, sender = each.message, each.topic.node
+            if each.topic.kind != topics.Kind.BANDWIDTH:
+                continue
+            if played.throttled in (sender, report.peer):
+                limited = ", busy host" if report.hindrances else ""
+                outcome = report.Outcome.Name(report.outcome).lower()
+                at_s = report.timing.measured_boot_ms / 1000 - boot_s
+                rate = f"{report.bandwidth_mbps:.1f} Mbit/s" if report.bandwidth_mbps else "sent"
+                size = f"{report.transferred_bytes} bytes in {report.duration_ms} ms"
+                result = f"{sender} with {report.peer}: {outcome}, {rate}, {size}{limited}"
+                played.results.append((at_s, f"{result} {report.detail}".rstrip()))
             if report.hindrances:
                 played.hindered[report.peer] = played.hindered.get(report.peer, 0) + 1
         return played
