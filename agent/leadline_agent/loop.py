@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -21,7 +21,7 @@ from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
 from leadline_agent.collectors.cpu import watch_hindrances
 from leadline_agent.config import ConfigError, Settings
-from leadline_agent.lease import Result
+from leadline_agent.lease import BandwidthLease, Result
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
 from leadline_agent.publish.connection import Endpoint, Event, MessageReceived
@@ -34,6 +34,7 @@ FIRST_REPORT_S = (1.0, 10.0)  # drawn at random: boards that start together must
 DISCONNECT_TIMEOUT_S = 2.0
 MAX_WAITING = 256  # messages in the inbox; further leases are dropped
 RETRY_S = 1.0
+LEAST_RATE_S = 1.0  # packets of a shorter time say nothing
 # A signal stops the loop or, if it is SIGHUP, reloads the settings.
 InboxItem = Event | Result | signal.Signals
 
@@ -88,7 +89,8 @@ class Agent:
         self._flush = PeriodicTimer(FLUSH_S, now_s + FLUSH_S)
         period_s = (notify.watchdog_s or float("inf")) / 2
         self._watchdog = PeriodicTimer(period_s, now_s + period_s)
-        self._collected_s = self._progress_s = now_s
+        self._network_s = self._progress_s = now_s  # when the rates of the network began
+        self._network_before_test: Sequence[pb.NetworkInterface] = ()
         self._is_ready = False
         self._has_failed = False  # the last tick
         self._retry_s = now_s
@@ -125,6 +127,8 @@ class Agent:
             if isinstance(message, Result):
                 self._session.publish(message)
             elif lease := self._session.handle(message):
+                if isinstance(lease, BandwidthLease):
+                    self._read_network_before_test(time.monotonic())
                 self._probes.start_lease(lease)
         except Exception as error:  # noqa: BLE001 - one bad message must not end the agent
             _log_failure(type(message).__name__, error)
@@ -161,10 +165,11 @@ class Agent:
 
     def _publish_report(self, now_s: float) -> None:
         report = self._collectors.collect()
-        if self._probes.has_loaded_since(self._collected_s):
+        if self._probes.has_loaded_since(self._network_s):
             # The packets of our own test are not the load of this board's users.
             report.ClearField("network")
-        self._collected_s = now_s
+            report.network.extend(self._network_before_test)
+        self._network_s, self._network_before_test = now_s, ()
         has_progressed = any(run.outcome == pb.CollectorRun.OK for run in report.collectors)
         for name in self._probes.take_failed():
             report.collectors.add(name=name, outcome=pb.CollectorRun.FAILED)
@@ -174,6 +179,17 @@ class Agent:
             if not self._is_ready:
                 self._is_ready = True
                 self._notify.ready()
+
+    def _read_network_before_test(self, now_s: float) -> None:
+        """Keep the rates up to a bandwidth test for the next report. Tests may be as frequent as
+        reports, and then no report would have any."""
+        if now_s - self._network_s < LEAST_RATE_S:
+            return
+        is_undisturbed = not self._probes.has_loaded_since(self._network_s)
+        network = self._collectors.read_network()
+        self._network_s = now_s
+        if is_undisturbed:
+            self._network_before_test = network
 
     def _has_progressed(self, now_s: float) -> bool:
         if reason := self._probes.unhealthy_reason(now_s):

@@ -4,10 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
+from leadline_agent import loop
+from leadline_agent.collectors import Collectors
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
-from leadline_agent.lease import Result
+from leadline_agent.lease import BandwidthLease, Peer, Result
 from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
@@ -175,6 +178,62 @@ def test_a_probe_that_failed_is_in_the_next_report(
         pb.CollectorRun.FAILED,
     )
     assert len(second.collectors) == len(first.collectors) - 1
+
+
+class CountedNetwork:
+    """Counts one packet each second, and reads the rate since the last reading."""
+
+    def __init__(self) -> None:
+        self.packets = 0.0
+        self.begins_s = 0.0
+
+    def rates(self, now_s: float) -> list[pb.NetworkInterface]:
+        rate, self.packets = self.packets / (now_s - self.begins_s), 0.0
+        self.begins_s = now_s
+        return [pb.NetworkInterface(name="eth0", packets_sent_per_s=rate)]
+
+
+def test_a_report_has_the_traffic_before_a_bandwidth_test_and_none_of_the_test(
+    agent: Agent, published: list[pb.Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, tested_s = time.monotonic() + 100.0, float("-inf")
+    network = CountedNetwork()
+    network.begins_s = now_s
+    lease = BandwidthLease(
+        "L1", pb.BandwidthLease.CLIENT, Peer("pi-2", "192.0.2.2"), 5201, 500, 1 << 17, now_s + 99
+    )
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(Session, "handle", lambda *_: lease)
+    monkeypatch.setattr(Collectors, "read_network", lambda _: network.rates(now_s))
+    monkeypatch.setattr(Collectors, "collect", lambda _: pb.Report(network=network.rates(now_s)))
+    monkeypatch.setattr(Probes, "start_lease", lambda *_: None)
+    monkeypatch.setattr(Probes, "has_loaded_since", lambda _, since_s: tested_s >= since_s)
+
+    def passed(seconds: float, packets: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        network.packets += packets
+
+    def reported() -> list[float]:
+        agent._publish_report(now_s)
+        return [each.packets_sent_per_s for each in published.pop().network]
+
+    passed(4.0, 40.0)
+    assert reported() == [10.0]
+    for _ in range(3):
+        passed(4.0, 80.0)
+        agent.handle(MessageReceived("", b"", None, now_s))
+        passed(1.0, 100_000.0)
+        tested_s = now_s
+        passed(5.0, 100.0)
+        assert reported() == [20.0]
+    passed(0.5, 5.0)
+    agent.handle(MessageReceived("", b"", None, now_s))  # too early for a rate
+    tested_s = now_s
+    passed(5.0, 100_000.0)
+    assert reported() == []
+    passed(5.0, 100.0)
+    assert reported() == [20.0]
 
 
 def test_a_flood_of_leases_does_not_fill_the_memory(settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from random import Random
 
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -13,7 +13,9 @@ DELIVERY_S = 5.0
 # All pairs of 200 nodes, which take some milliseconds.
 MAX_PAIRS_SCANNED = 20_000
 # Of each node on the ring, so the pairs that are measured grow with the nodes, not their square.
-MAX_DISTANCES = 64
+MAX_DISTANCES, MIN_DISTANCES = 64, 8
+# Of all nodes. LinkState stores 200,000 pairs; the others are left to near nodes and anchors.
+MAX_RING_PAIRS = 150_000
 # Peers of a node that are chosen because they are near.
 NEAR_PEERS = 2
 
@@ -44,7 +46,8 @@ class PingRing:
     distances from the node on the ring of sorted names (kubenurse's ring). All nodes use the same
     distances, so each is pinged by as many others as it pings. The distances change with each turn
     until every pair of up to 2 * MAX_DISTANCES nodes was measured, and then from its other end; of
-    more nodes, each measures 2 * MAX_DISTANCES others, and the other pairs are estimated.
+    more nodes, each measures 2 * MAX_DISTANCES others, of thousands fewer, and the other pairs are
+    estimated.
     """
 
     def __init__(
@@ -58,7 +61,8 @@ class PingRing:
         self._ring = sorted(addresses)
         self._first = [anchor for anchor in dict.fromkeys(anchors) if anchor in addresses]
         half = range(1, len(self._ring) // 2 + 1)
-        distances = Random(0).sample(half, min(len(half), MAX_DISTANCES))  # noqa: S311  # no secret
+        most = min(MAX_DISTANCES, max(MIN_DISTANCES, MAX_RING_PAIRS // max(len(self._ring), 1)))
+        distances = Random(0).sample(half, min(len(half), most))  # noqa: S311  # no secret
         self._distances = list(
             dict.fromkeys((*distances, *(len(self._ring) - each for each in distances)))
         )
@@ -73,8 +77,12 @@ class PingRing:
             ring[(at + self._distances[(start + step) % len(self._distances)]) % len(ring)]
             for step in range(len(self._distances))
         )
-        there = (each for each in chain(first, near, others) if each in self._addresses)
-        chosen = islice((each for each in dict.fromkeys(there) if each != node), limits.ping_peers)
+        chosen: dict[str, None] = {}
+        for each in chain(first, near, others):
+            if len(chosen) == limits.ping_peers:
+                break
+            if each != node and each in self._addresses:
+                chosen[each] = None
         return pb.PingLease(
             peers=[pb.Peer(node=name, address=self._addresses[name]) for name in chosen],
             interval_s=limits.ping_interval_s,

@@ -5,7 +5,7 @@ The event loop calls it periodically and the MQTT thread at births and results, 
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -33,8 +33,13 @@ log = logging.getLogger(__name__)
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
 _LEAST_DURATION_MS = 500  # of a bandwidth test
+_ROUND_S = 1.0  # how long a round of pings takes
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
+# Planning tests takes 20 us for a node, while the event loop waits. Of more nodes than this, each
+# tick plans for some, and whether a board may be probed is checked less often.
+_PLANNED_AT_ONCE = 500
+_CHECK_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +91,14 @@ class ProbeScheduler:
         )
         self._bandwidth_grants = BandwidthGrants()
         self._tests = 0
+        self._under_test: dict[str, tuple[float, float]] = {}  # the last test: from, until
         self._ping_grants = PingGrants()
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
         self._renewals = 0
+        self._agents: dict[str, Agent] = {}
+        self._checked_s = float("-inf")
+        self._planned = 0  # where in the order of names the next plan starts
         self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
         self._lock = Lock()
@@ -113,6 +122,8 @@ class ProbeScheduler:
         with self._lock:
             transferred_bytes, test = self._bandwidth_grants.report(node, report, at_s)
             if transferred_bytes is not None:
+                for end in (node, report.peer):
+                    self._under_test[end] = (self._under_test.get(end, (at_s,))[0], at_s)
                 self._planner.finish(
                     report.lease_id, transferred_bytes, is_measured=test is not None
                 )
@@ -127,6 +138,11 @@ class ProbeScheduler:
         """The peers to which the node may report round trips."""
         with self._lock:
             return self._ping_grants.peers(node, self._now_s)
+
+    def is_under_test(self, nodes: Sequence[str], at_s: float) -> bool:
+        """Whether one of the nodes had a bandwidth test during a round of pings that ended then."""
+        tests = (self._under_test.get(node) for node in nodes)
+        return any(x is not None and x[0] <= at_s <= x[1] + _ROUND_S for x in tests)
 
     # Called on any thread.
 
@@ -165,7 +181,9 @@ class ProbeScheduler:
 
     def tick(self, now_s: float) -> None:
         """Send the leases that are due."""
-        agents = self._probeable_agents(now_s)
+        if len(self._agents) <= _PLANNED_AT_ONCE or now_s - self._checked_s >= _CHECK_EVERY_S:
+            self._agents, self._checked_s = self._probeable_agents(now_s), now_s
+        agents = self._agents
         with self._lock:
             self._now_s = now_s
             self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
@@ -219,9 +237,17 @@ class ProbeScheduler:
                 self._pinged_s[node] = now_s
         self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
         self._ping_grants.drop_expired(now_s)
+        if len(self._under_test) > 2 * len(addresses):
+            self._under_test = {n: x for n, x in self._under_test.items() if n in addresses}
 
     def _start_bandwidth_tests(self, now_s: float, agents: dict[str, Agent]) -> None:
         names = [name for name, agent in agents.items() if "iperf3" in agent.probes]
+        if len(names) > _PLANNED_AT_ONCE:
+            start = self._planned % len(names)
+            self._planned = start + _PLANNED_AT_ONCE
+            some = (*names[start:], *names[:start])[:_PLANNED_AT_ONCE]
+            anchors = [each for each in self._anchors if each in names]
+            names = list(dict.fromkeys((*some, *anchors)))
         links = {link.name: link for link in self._telemetry.node_links(names, now_s)}
         for name, wanted_mbps in self._wanted_mbps().items():
             if name in links:
@@ -235,6 +261,7 @@ class ProbeScheduler:
             ends = (planned.client, planned.server)
             most_mbps = min(links[end].link_mbps or inf for end in ends)
             self._planner.start(planned, lease_id, now_s, ends_s)
+            self._under_test.update(dict.fromkeys(ends, (now_s, ends_s)))
             self._bandwidth_grants.add(planned, lease_id, most_mbps, now_s, ends_s)
             for node, peer, role in (
                 (planned.server, planned.client, pb.BandwidthLease.SERVER),

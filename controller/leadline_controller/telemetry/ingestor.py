@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ _LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
 # Five of each of 5,000 nodes. Clients of the broker may invent more.
 _TOPICS_KEPT = 25_000
 _SHORT = 120
+_LONGER = 1.25  # than noise explains
 
 
 class ProbeLeases(Protocol):
@@ -52,6 +53,10 @@ class ProbeLeases(Protocol):
 
     def ping_peers(self, node: str) -> Container[str]:
         """The peers to which the node may report round trips."""
+        ...
+
+    def is_under_test(self, nodes: Sequence[str], at_s: float) -> bool:
+        """Whether one of the nodes had a bandwidth test during a round of pings that ended then."""
         ...
 
 
@@ -131,9 +136,20 @@ class TelemetryIngestor:
             return
         leased = self._leases.ping_peers(node)
         peers = [peer for peer in message.peers if peer.peer in leased or peer.peer == BROKER]
-        rtts_ms = {peer.peer: peer.rtt_ms for peer in peers if peer.HasField("rtt_ms")}
+        kept = [peer for peer in peers if not self._met_a_test(node, peer, stamp.measured_s)]
+        rtts_ms = {peer.peer: peer.rtt_ms for peer in kept if peer.HasField("rtt_ms")}
         if self._state.rtts(node, stamp, rtts_ms) and len(peers) < len(message.peers):
             self._refuse(NOT_LEASED, str(topic), "some of its peers are not those of its lease")
+
+    def _met_a_test(self, node: str, peer: pb.Rtt, measured_s: float) -> bool:
+        """Whether a bandwidth test of either end explains that the round trip is longer than it is
+        believed to be."""
+        if not peer.HasField("rtt_ms") or not self._leases.is_under_test(
+            (node, peer.peer), measured_s
+        ):
+            return False
+        believed_ms = self._state.rtt_ms(node, peer.peer, measured_s)
+        return believed_ms is not None and peer.rtt_ms > _LONGER * believed_ms
 
     def _bandwidth(self, topic: topics.Topic, message: pb.BandwidthReport, stamp: Stamp) -> None:
         node = topic.node

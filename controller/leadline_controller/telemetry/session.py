@@ -99,6 +99,11 @@ class BrokerSession:
         if settings.tls is not None:
             client.tls_set_context(settings.tls.context())
         self._client = client
+        # Made once: paho takes longer to make them than to send a lease.
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
+        properties.UserProperty = (topics.SCHEMA_PROPERTY, topics.SCHEMA)
+        properties.MessageExpiryInterval = topics.DELIVERY[topics.Kind.LEASE].expiry_s
+        self._lease_properties = properties
 
     def start(self) -> None:
         """Start to connect. Does not raise when the broker is unreachable."""
@@ -128,12 +133,9 @@ class BrokerSession:
         now."""
         if not self._client.is_connected():
             return
-        delivery = topics.DELIVERY[topics.Kind.LEASE]
-        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
-        properties.UserProperty = (topics.SCHEMA_PROPERTY, topics.SCHEMA)
-        properties.MessageExpiryInterval = delivery.expiry_s
+        how = topics.DELIVERY[topics.Kind.LEASE]
         topic = topics.topic(self._settings.cluster, lease.node, topics.Kind.LEASE)
-        self._client.publish(topic, encode(lease), delivery.qos, delivery.retain, properties)
+        self._client.publish(topic, encode(lease), how.qos, how.retain, self._lease_properties)
 
     def request_retained(self, nodes: Sequence[str]) -> None:
         """Request the retained messages of these nodes (birth, status) from the broker again."""

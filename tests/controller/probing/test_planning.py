@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import pytest
 from leadline_controller.probing.planning import (
     MAX_DISTANCES,
+    MAX_RING_PAIRS,
     NEAR_PEERS,
     PingRing,
     ProbeLimits,
@@ -76,6 +77,13 @@ def test_of_many_nodes_each_measures_a_bounded_number() -> None:
         for peer in peers_of(PingRing(addresses, [], ProbeLimits(), turn), "n000")
     }
     assert len(peers) == 2 * MAX_DISTANCES
+
+
+def test_the_pairs_of_thousands_of_nodes_can_all_be_stored() -> None:
+    addresses = {f"n{i:05}": "10.0.0.1" for i in range(10_000)}
+    rings = [PingRing(addresses, [], ProbeLimits(), turn) for turn in range(40)]
+    peers = {peer for ring in rings for peer in peers_of(ring, "n00000")}
+    assert len(peers) * len(addresses) // 2 == MAX_RING_PAIRS
 
 
 def test_a_node_alone_pings_nobody() -> None:

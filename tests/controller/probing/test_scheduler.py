@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.framework.model import Node
+from leadline_controller.probing import scheduler
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
@@ -311,6 +312,19 @@ def test_thousands_of_ping_leases_are_spread_over_ticks() -> None:
     assert sum(sent[40:]) >= 1000
 
 
+def test_of_thousands_of_boards_each_tick_plans_tests_for_some_and_all_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "_PLANNED_AT_ONCE", 4)
+    harness = ProbeHarness(*(f"n{number:02}" for number in range(10)), anchors=("n09",))
+    harness.probe_scheduler.tick(0.0)
+    assert {*map(min, harness.sent.tested())} == {"n00", "n01"}
+    assert ("n00", "n09") in harness.sent.tested()
+    for tick in range(1, 10):
+        harness.probe_scheduler.tick(tick * 15.0)  # the tests before have expired
+    assert {node for test in harness.sent.tested() for node in test} == set(harness.nodes)
+
+
 # Results of leases.
 
 
@@ -406,6 +420,27 @@ def test_round_trips_that_come_too_often_are_refused() -> None:
         ingest.take("n1", n1.rtt(("n2", 1.5)))
     assert 90 <= ingest.state.refused["too_often"] < 100
     assert ingest.state.lost_messages("n1") == 0
+
+
+def test_a_round_trip_that_met_a_test_of_either_end_is_kept_out() -> None:
+    ingest = IngestHarness()  # at 100 s; n1 and n2 are under test from there
+    n1, n2 = ingest.boards["n1"], ingest.boards["n2"]
+
+    def round_trips(board: BoardMessages, rtt_ms: float, at_s: float) -> list[float | None]:
+        message = board.rtt((n2.node if board is n1 else n1.node, rtt_ms))
+        topic = board.topic(topics.Kind.RTT)
+        ingest.ingestor.ingest(topic, encode(message), topics.SCHEMA, at_s, retained=False)
+        return [link.rtt_ms for link in ingest.state.links(at_s)]
+
+    assert round_trips(n1, 1.0, 101.0) == [1.0]  # there is nothing yet to compare it with
+    assert round_trips(n2, 40.0, 101.1) == [1.0]
+    assert round_trips(n1, 1.1, 111.0) == [pytest.approx(1.05)]  # it is no longer than believed
+    ingest.take("n1", n1.sent(ingest.testing))
+    ingest.take("n2", n2.received(ingest.serving, 90.0))
+    # After the test they count: the path may have changed.
+    assert round_trips(n1, 40.0, 120.0) == [pytest.approx(1.1)]
+    assert round_trips(n1, 40.0, 130.0) == [40.0]
+    assert ingest.state.refused == {}
 
 
 # End to end: boards that speak the wire protocol over a real broker.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from leadline_controller.framework.view import Floats
 from leadline_controller.telemetry import coordinates, links
-from leadline_controller.telemetry.coordinates import estimate, fit
+from leadline_controller.telemetry.coordinates import Coordinates, estimate, fit
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
 
@@ -29,6 +29,14 @@ def road(now_s: float = 100.0) -> TelemetryBuilder:
             if (b, a) not in UNMEASURED:
                 builder.rtt(NAMES[a], NAMES[b], true_ms(a, b), now_s)
     return builder
+
+
+def test_one_pair_by_its_coordinates_is_what_all_pairs_are() -> None:
+    random = np.random.default_rng(1)
+    coordinates = Coordinates(random.normal(size=(4, 3)), random.uniform(0.1, 1.0, 4))
+    for node in range(4):
+        one_by_one = [coordinates.rtt_ms(node, other) for other in range(4)]
+        assert one_by_one == pytest.approx(coordinates.rtt_ms_from(node).tolist())
 
 
 def test_without_estimates_a_pair_is_unknown() -> None:

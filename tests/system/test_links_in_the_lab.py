@@ -1,0 +1,102 @@
+"""What the controller knows of real links, and that it costs them next to nothing.
+
+`make test-budget` watches the links for ten minutes, and `make test` for two.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from leadline_controller.lab import lab as labs
+
+from tests.lab.inventory import fresh_name
+from tests.system.link_traffic import KINDS
+from tests.system.links_lab import (
+    AFTER_S,
+    FAST,
+    NOTICED_S,
+    RATES_MBPS,
+    SLOW,
+    SLOW_MBPS,
+    THROTTLED_MBPS,
+    Played,
+    play,
+)
+
+MINUTES = float(os.environ.get("LINKS_LAB_MINUTES", "2"))
+BUDGET = 0.001  # probe.link_time_share
+FIRST_TEST_BYTES = 64 * 1024
+HEADERS = 1.05  # of a test's packets, as a share of its bytes
+LEAST_FAST_MBPS = 500.0
+
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.broker,
+    pytest.mark.cluster,
+    pytest.mark.timeout(60 * MINUTES + 400),
+]
+
+
+@pytest.fixture(scope="module")
+def played() -> Played:
+    name = fresh_name()
+    try:
+        found = play(name, MINUTES)
+    finally:
+        labs.down(name)
+    print(found.show())
+    return found
+
+
+def test_the_links_are_known_as_they_were_shaped(played: Played) -> None:
+    last = [seen for seen in played.seen if seen.at_s <= played.ended_s][-1]
+    for board in SLOW:
+        believed_mbps = last.mbps[board.name]
+        assert 0.8 * SLOW_MBPS < believed_mbps <= SLOW_MBPS, (board.name, believed_mbps)
+
+
+def test_a_gigabit_link_is_known_as_one_unless_the_host_is_too_slow(played: Played) -> None:
+    last = [seen for seen in played.seen if seen.at_s <= played.ended_s][-1]
+    for board in FAST:
+        is_limited = board.name in last.bounds and played.hindered.get(board.name, 0) > 0
+        assert last.mbps[board.name] >= LEAST_FAST_MBPS or is_limited, board.name
+
+
+def test_a_pod_that_wants_150_mbps_is_placed(played: Played) -> None:
+    board, at_s = played.fast_pod
+    assert board in {each.name for each in FAST}
+    assert at_s <= 60.0
+
+
+def test_tests_take_less_than_their_budget_of_each_link(played: Played) -> None:
+    for name, rate_mbps in RATES_MBPS.items():
+        # The first tests of boards come before they are paid; ten minutes later they are.
+        first = 0 if MINUTES >= 10 else played.tests[name] * FIRST_TEST_BYTES * HEADERS
+        allowed = BUDGET + first * 8e-6 / rate_mbps / played.ended_s
+        assert played.share(name, "bandwidth") <= allowed, name
+
+
+def test_what_was_counted_is_all_that_crossed_the_links(played: Played) -> None:
+    for name in RATES_MBPS:
+        first, then = played.first[name], played.then[name]
+        seen = sum(first.kinds[kind] + then.kinds[kind] for kind in KINDS)
+        assert seen == pytest.approx(first.counted + then.counted, rel=0.02), name
+        assert then.kinds["bandwidth"] > 0, name
+        # Pings and reports are not in the budget; they take much less of a slow link.
+        others = sum(played.share(name, kind) for kind in KINDS if kind != "bandwidth")
+        assert others <= 0.2 * BUDGET, name
+
+
+def test_the_controllers_account_is_what_was_counted(played: Played) -> None:
+    accounts = {each["name"]: each for each in played.budget["nodes"]}
+    for name in RATES_MBPS:
+        counted = played.first[name].kinds["bandwidth"] + played.then[name].kinds["bandwidth"]
+        assert counted / HEADERS == pytest.approx(accounts[name]["bytes"]["all"], rel=0.1), name
+
+
+def test_new_pods_avoid_a_throttled_board_within_30_s(played: Played) -> None:
+    later = [board for at_s, board in played.pods if at_s - played.throttled_s > NOTICED_S]
+    assert len(later) >= AFTER_S / 2
+    assert played.throttled not in later
+    assert played.seen[-1].mbps[played.throttled] < 2 * THROTTLED_MBPS
