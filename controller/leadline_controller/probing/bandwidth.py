@@ -53,6 +53,8 @@ _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
 # A little more than it takes to measure what a test suspects.
 _SETTLING_SIZE = 1.25
 _RARELY = 3.0
+# A value that no test confirmed for so long is measured again in full.
+_RENEW_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,7 @@ class BandwidthPlanner:
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
         self._not_before_s = float("-inf")
+        self._now_s = float("-inf")
 
     def pause(self, until_s: float) -> None:
         """Plan nothing while a lease of the previous leader may still run."""
@@ -207,6 +210,7 @@ class BandwidthPlanner:
         """
         if now_s < self._not_before_s:
             return []
+        self._now_s = now_s
         self._release(now_s)
         self._refill([link.name for link in links], now_s)
         self._settle(links)
@@ -300,15 +304,27 @@ class BandwidthPlanner:
         interval_s = self._interval_s
         if link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
             interval_s *= _RARELY
-        if waited_s < interval_s and not (link.is_wanted and _is_open(link)):
+        if waited_s < interval_s and not (link.is_wanted and self._is_open(link)):
             return None
-        return 2 if _is_open(link) else 3
+        return 2 if self._is_open(link) else 3
 
     def _can_pay(self, link: NodeLink, urgency: int) -> bool:
         """Whether the node itself can pay a test. It spares most nodes the search for a peer."""
         least = self._sized(link, link, 3 if urgency == 2 else urgency, (), 0.0)
         account = self._node_accounts[link.name]
         return account.can_pay(least.link_s[link.name], least.max_bytes, _DEBTS_S[urgency])
+
+    def _is_open(self, link: NodeLink) -> bool:
+        """Whether a larger test could find more than is known, or has to confirm it before it is
+        too old: a test of REFRESH_BYTES says nothing about a gigabit."""
+        bandwidth = link.bandwidth
+        if bandwidth is None:
+            return False
+        if bandwidth.at_s < self._now_s - _RENEW_S:
+            return True
+        return bandwidth.is_short and (
+            link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
+        )
 
     def _waited_s(self, node: str, now_s: float) -> float:
         return now_s - self._tested_s.get(node, -DAY_S)
@@ -333,7 +349,7 @@ class BandwidthPlanner:
                 other.name in link.last_peers[:1],
                 other.name not in self._anchors,
                 other.bandwidth is None or other.bandwidth.is_suspect,
-                urgency == 3 and _is_open(other),  # it saves for a larger test
+                urgency == 3 and self._is_open(other),  # it saves for a larger test
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
                 UNKNOWN_RTT_MS if rtt is None else rtt,
                 other.name,
@@ -360,7 +376,7 @@ class BandwidthPlanner:
         if urgency == 0 and link.bandwidth is not None:
             mbps = min(mbps, link.bandwidth.suspected_mbps * _SETTLING_SIZE)
         # A link that is open saves for a larger test.
-        refresh = LEAST_BYTES if _is_open(link) else REFRESH_BYTES
+        refresh = LEAST_BYTES if self._is_open(link) else REFRESH_BYTES
         most = (self._max_bytes, LEAST_BYTES, self._max_bytes, refresh)[urgency]
         wanted = mbps * 1e6 / 8 * exact_s(rtt) / _MEASURED_SHARE
         size = max(LEAST_BYTES, min(most, ceil(wanted / BLOCK_BYTES) * BLOCK_BYTES))
@@ -377,12 +393,12 @@ class BandwidthPlanner:
         )
 
     def _settle(self, links: Sequence[NodeLink]) -> None:
-        """Charge tests at what their link can do as one knows by now. While a node is suspect that
-        is open, and at the first plan after a test its result may not be stored."""
+        """Charge tests at what their link can do as one knows by now. While a node is suspect or
+        unknown that is open, and at the first plan after a test its result may not be stored."""
         self._plans += 1
         for link in links:
             unsettled = self._unsettled.get(link.name)
-            if not unsettled or (link.bandwidth is not None and link.bandwidth.is_suspect):
+            if not unsettled or link.bandwidth is None or link.bandwidth.is_suspect:
                 continue
             account = self._node_accounts[link.name]
             for each in unsettled:
@@ -436,14 +452,6 @@ class BandwidthPlanner:
 
 def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
-
-
-def _is_open(link: NodeLink) -> bool:
-    """Whether a larger test could find more than is known."""
-    bandwidth = link.bandwidth
-    if bandwidth is None or not bandwidth.is_short:
-        return False
-    return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
 
 
 def _is_fast_enough(peer: NodeLink, link: NodeLink) -> bool:

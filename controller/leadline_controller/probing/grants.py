@@ -118,7 +118,8 @@ class BandwidthGrants:
             mbps=received.bandwidth_mbps,
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
-            is_hindered=bool(sent.hindrances or received.hindrances),
+            # What came too fast to be timed is no sign of a slow link either.
+            is_hindered=bool(sent.hindrances or received.hindrances or received.lower_bound),
         )
 
 
