@@ -19,6 +19,9 @@ PARTS = (
     "scheduling",
     "infrastructure_aware",
     "optimum",
+    "sounding",
+    "regret",
+    "day",
 )
 
 

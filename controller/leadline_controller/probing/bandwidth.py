@@ -55,6 +55,7 @@ _SETTLING_SIZE = 1.25
 _RARELY = 3.0
 # A value that no test confirmed for so long is measured again in full.
 _RENEW_S = 600.0
+_NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,10 @@ class BandwidthPlanner:
         self._budget = budget
         self._anchors = frozenset(anchors)
         self._uplinks = {uplink.name: uplink for uplink in uplinks}
+        self._uplinks_of: dict[str, frozenset[str]] = {}
+        for uplink in uplinks:
+            for node in uplink.nodes:
+                self._uplinks_of[node] = self._uplinks_of.get(node, _NONE) | {uplink.name}
         self._interval_s = interval_s
         self._max_bytes = max_bytes
         self._node_accounts: dict[str, Account] = {}
@@ -386,11 +391,7 @@ class BandwidthPlanner:
         return PlannedTest(link.name, other.name, size, uplinks, link_s)
 
     def _uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
-        return tuple(
-            name
-            for name, uplink in self._uplinks.items()
-            if (a in uplink.nodes) != (b in uplink.nodes)
-        )
+        return tuple(sorted(self._uplinks_of.get(a, _NONE) ^ self._uplinks_of.get(b, _NONE)))
 
     def _settle(self, links: Sequence[NodeLink]) -> None:
         """Charge tests at what their link can do as one knows by now. While a node is suspect or

@@ -259,8 +259,7 @@ class LinkState:
         estimates = self._estimates
         if estimates is None or a not in estimates.index or b not in estimates.index:
             return None
-        ends = np.array([[estimates.index[a]], [estimates.index[b]]])
-        rtt_ms = float(estimates.coordinates.between(*ends)[0])
+        rtt_ms = estimates.coordinates.between_two(estimates.index[a], estimates.index[b])
         return None if isnan(rtt_ms) else rtt_ms
 
     def table(self, nodes: NodeTable, now_s: float) -> LinkTable:

@@ -42,7 +42,7 @@ def lan(_a: str, _b: str) -> float | None:
 
 def known(name: str, mbps: float = 100.0, **changed: Any) -> NodeLink:
     """A node whose bandwidth was measured; `changed` are fields of the measurement."""
-    return NodeLink(name, 1000.0, LinkBandwidth(mbps, 0.0, **changed))
+    return NodeLink(name, 1000.0, LinkBandwidth(mbps, LATER_S, **changed))
 
 
 def planner_of(
