@@ -3,7 +3,7 @@
 from dataclasses import replace
 from unittest.mock import patch
 
-from leadline_controller.probing.bandwidth import BandwidthBudget, BandwidthPlanner
+from leadline_controller.probing.bandwidth import Account, BandwidthBudget, BandwidthPlanner
 
 from tests.controller.probing.day import KNOWN, Day, Plan
 from tests.controller.probing.day_audit import HOUR_S
@@ -59,7 +59,8 @@ def test_the_auditor_notices_a_leader_that_does_not_wait_for_the_last_ones_lease
     assert day.audit.conflicts
 
 
-def test_the_auditor_notices_tests_that_are_not_charged() -> None:
-    with patch.object(BandwidthPlanner, "_charge", lambda *_: None):
-        day = day_of(replace(PLAN, boards=20, hours=0.4, budget=BandwidthBudget(bytes_per_day=2_000_000)))
+def test_the_auditor_notices_a_planner_that_spends_more_than_it_has() -> None:
+    plan = replace(PLAN, boards=20, hours=0.25, budget=BandwidthBudget(bytes_per_day=2_000_000))
+    with patch.object(Account, "can_pay", lambda *_: True):
+        day = day_of(plan)
     assert day.audit.broken_budgets(HOUR_S)
