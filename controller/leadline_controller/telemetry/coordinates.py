@@ -217,7 +217,8 @@ class RttEstimates:
         They find the boards of a site where the coordinates only find the site's region."""
         near = self.nearest_measured[node]
         found: Ints = np.unique(self.nearest_measured[near[near >= 0]])
-        return found[(found >= 0) & (found != node)]
+        others: Ints = found[(found >= 0) & (found != node)]
+        return others
 
     @cached_property
     def _fit_deviation(self) -> float:

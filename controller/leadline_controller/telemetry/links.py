@@ -244,11 +244,11 @@ class LinkState:
                 rtt_ms[at] = np.inf
                 first = np.argpartition(rtt_ms, min(count, len(rtt_ms) - 1))[:count]
                 first = first[np.argsort(rtt_ms[first])]
-                near = estimates.neighbours_of_neighbours(at)
-                near = near[np.argsort(rtt_ms[near])]
+                by_neighbours = estimates.neighbours_of_neighbours(at)
+                by_neighbours = by_neighbours[np.argsort(rtt_ms[by_neighbours])]
                 # In turn, because the coordinates may be wrong, and so may the neighbours be.
                 both = dict.fromkeys(
-                    chain.from_iterable(zip_longest(near.tolist(), first.tolist()))
+                    chain.from_iterable(zip_longest(by_neighbours.tolist(), first.tolist()))
                 )
                 kept = [each for each in both if each is not None and rtt_ms[each] < np.inf]
                 nearest[node] = [estimates.names[each] for each in kept[:count]]

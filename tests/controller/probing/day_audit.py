@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from leadline_controller.framework.view import Floats
+from leadline_controller.framework.view import Floats, Ints
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 # What docs/network.md says is saved while no test runs.
@@ -46,7 +46,7 @@ class Spent:
         return most_s, most_bytes
 
 
-def _most_between(first: Floats, column: Floats) -> float:
+def _most_between(first: Ints, column: Floats) -> float:
     total = np.concatenate(([0.0], np.cumsum(column)))
     return float((total[1:] - total[first]).max()) if len(column) else 0.0
 
