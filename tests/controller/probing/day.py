@@ -537,7 +537,8 @@ class Day:
     def _begin(self, client: _Board, server: _Board, leases: tuple[Any, Any]) -> None:
         if (client.bandwidth.lease, server.bandwidth.lease) != leases or not _fits(client, server):
             return
-        lease, rtt_s = leases[0], self._rtt_ms(client, server) / 1000
+        lease, rtt_s = client.bandwidth.lease, self._rtt_ms(client, server) / 1000
+        assert lease is not None
         takers = self._takers(client, server)
         mbps, wanted = min(takers.values()), leased_bytes(lease)
         half_s = max(wanted / 2 * 8e-6 / mbps, rtt_s)
