@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -102,5 +103,7 @@ def main(plans: tuple[Plan, ...] = PLANS) -> None:
 
 if __name__ == "__main__":
     given = dict(each.split("=") for each in sys.argv[1:])
-    numbers = {key: int(x) if key in ("boards", "seed") else float(x) for key, x in given.items()}
+    numbers: dict[str, Any] = {
+        key: int(x) if key in ("boards", "seed") else float(x) for key, x in given.items()
+    }
     main((replace(PLANS[0], **numbers),) if numbers else PLANS)
