@@ -21,6 +21,9 @@ PARTS = (
     "scheduling",
     "infrastructure_aware",
     "optimum",
+    "sounding",
+    "regret",
+    "day",
 )
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ MIN_DURATION_MS = 100
 POLL_S = 0.05
 MAX_OUTPUT_BYTES = 1 << 20
 RETRY_S = 0.3
+LEASES_REMEMBERED = 16
 MAX_TTL_S = 120.0
 NOT_LISTENING_YET = "unable to connect"
 UNREADABLE = "what iperf3 said cannot be read"
@@ -153,7 +155,8 @@ class Iperf3(Probe):
     def __init__(self, context: ProbeContext) -> None:
         super().__init__("bandwidth", ("iperf3",) if is_installed() else ())
         self._context = context
-        self._lease_id = ""
+        # The newest last. A second copy of a lease may come after other leases.
+        self._lease_ids: deque[str] = deque(maxlen=LEASES_REMEMBERED)
         self._lease: BandwidthLease | None = None
         self._changed = threading.Condition()
         self._ended_s = float("-inf")
@@ -161,14 +164,15 @@ class Iperf3(Probe):
 
     def start_lease(self, lease: BandwidthLease) -> None:
         """Start the lease, or report why not. A lease that is delivered twice runs once."""
-        if lease.lease_id == self._lease_id:
+        if lease.lease_id in self._lease_ids:
             return
         reason = refusal(lease, self._context, time.monotonic())
         with self._changed:
             if reason is None and self._lease:
-                reason = f"busy with lease {self._lease_id}"
+                reason = f"busy with lease {self._lease.lease_id}"
             if reason is None:
-                self._lease_id, self._lease = lease.lease_id, lease
+                self._lease_ids.append(lease.lease_id)
+                self._lease = lease
                 self._changed.notify()
                 return
         self._context.report(unmeasured(lease, pb.BandwidthReport.REFUSED, reason))

@@ -59,8 +59,7 @@ _MAX_PEERS_COMPARED = 16
 _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
 _SEEK_EVERY_S = 5.0  # the search for a peer with which a node can pay an exact measurement
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
-
-
+_NONE: frozenset[str] = frozenset()
 _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its bandwidth
 
 
@@ -213,6 +212,10 @@ class BandwidthPlanner:
         self._budget = budget
         self._anchors = frozenset(anchors)
         self._uplinks = {uplink.name: uplink for uplink in uplinks}
+        self._uplinks_of: dict[str, frozenset[str]] = {}
+        for uplink in uplinks:
+            for node in uplink.nodes:
+                self._uplinks_of[node] = self._uplinks_of.get(node, _NONE) | {uplink.name}
         self._interval_s = interval_s
         self._max_bytes = max_bytes
         self._node_accounts: dict[str, Account] = {}
@@ -440,11 +443,7 @@ class BandwidthPlanner:
         return PlannedTest(link.name, other.name, size, uplinks, link_s, checks_server)
 
     def _uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
-        return tuple(
-            name
-            for name, uplink in self._uplinks.items()
-            if (a in uplink.nodes) != (b in uplink.nodes)
-        )
+        return tuple(sorted(self._uplinks_of.get(a, _NONE) ^ self._uplinks_of.get(b, _NONE)))
 
     def _settle(self, links: Sequence[NodeLink]) -> None:
         """Charge tests at what their link can do, once that is known. At the first plan after a

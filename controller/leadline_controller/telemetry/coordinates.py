@@ -40,6 +40,7 @@ _NEAR_SHARE = 0.3
 _PRIOR_WEIGHT = 1.0
 _MAX_CORRECTORS = 128  # bounds the work of a row
 _NEIGHBOURS = 16
+_NEAREST = 5  # measured nodes whose own nearest ones are tried next
 _MAX_ROWS_CACHED = 64
 # The share of estimates whose true value is to be within the reported error.
 _COVERAGE = 0.9
@@ -197,6 +198,29 @@ class RttEstimates:
         return starts, far[order], np.concatenate((residuals, residuals))[order]
 
     @cached_property
+    def nearest_measured(self) -> Ints:
+        """The nodes that were measured nearest to each node, nearest first, shape (n, _NEAREST); -1
+        where fewer were measured."""
+        near = np.concatenate((self.ends[:, 0], self.ends[:, 1]))
+        far = np.concatenate((self.ends[:, 1], self.ends[:, 0]))
+        order = np.lexsort((np.concatenate((self.rtt_ms, self.rtt_ms)), near))
+        near, far = near[order], far[order]
+        place = np.arange(len(near)) - np.searchsorted(near, near)
+        nearest = np.full((len(self.names), _NEAREST), -1, dtype=np.int64)
+        kept = place < _NEAREST
+        nearest[near[kept], place[kept]] = far[kept]
+        return nearest
+
+    def neighbours_of_neighbours(self, node: int) -> Ints:
+        """The nodes that are nearest to the nodes that are nearest to this one: probably they are
+        near to it as well (Dong et al., "Efficient k-nearest neighbor graph construction", 2011).
+        They find the boards of a site where the coordinates only find the site's region."""
+        near = self.nearest_measured[node]
+        found: Ints = np.unique(self.nearest_measured[near[near >= 0]])
+        others: Ints = found[(found >= 0) & (found != node)]
+        return others
+
+    @cached_property
     def _fit_deviation(self) -> float:
         """The deviation of the measurements from the coordinates, as a logarithm, of which 68 % are
         smaller: one standard deviation, without the outliers."""
@@ -267,7 +291,9 @@ def estimate(
     pair once. rtt_ms: ms, above zero, shape (m,). previous: the last result: the fit starts there,
     and pairs that are measured since then try its estimates."""
     if previous is None:
-        return RttEstimates(tuple(names), ends, rtt_ms, fit(len(names), ends, rtt_ms), Trials())
+        first = RttEstimates(tuple(names), ends, rtt_ms, fit(len(names), ends, rtt_ms), Trials())
+        _ = first.nearest_measured  # here, because the event loop has no time for it
+        return first
     places = np.array([previous.index.get(name, -1) for name in names], dtype=np.int64)
     start = Coordinates(
         previous.coordinates.positions[places],
@@ -275,7 +301,9 @@ def estimate(
     )
     coordinates = fit(len(names), ends, rtt_ms, start, seed=len(rtt_ms))
     trials = _tried(previous, places[ends], rtt_ms)
-    return RttEstimates(tuple(names), ends, rtt_ms, coordinates, trials)
+    estimates = RttEstimates(tuple(names), ends, rtt_ms, coordinates, trials)
+    _ = estimates.nearest_measured
+    return estimates
 
 
 def _tried(previous: RttEstimates, ends: Ints, rtt_ms: Floats) -> Trials:

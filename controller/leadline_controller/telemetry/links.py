@@ -7,7 +7,7 @@ decision needs a table of them. Times are seconds on the controller's monotonic 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations, zip_longest
 from math import inf, isnan, log
 from statistics import median
 from weakref import ref
@@ -271,7 +271,14 @@ class LinkState:
                 rtt_ms[at] = np.inf
                 first = np.argpartition(rtt_ms, min(count, len(rtt_ms) - 1))[:count]
                 first = first[np.argsort(rtt_ms[first])]
-                nearest[node] = [estimates.names[each] for each in first if rtt_ms[each] < np.inf]
+                by_neighbours = estimates.neighbours_of_neighbours(at)
+                by_neighbours = by_neighbours[np.argsort(rtt_ms[by_neighbours])]
+                # In turn, because the coordinates may be wrong, and so may the neighbours be.
+                both = dict.fromkeys(
+                    chain.from_iterable(zip_longest(by_neighbours.tolist(), first.tolist()))
+                )
+                kept = [each for each in both if each is not None and rtt_ms[each] < np.inf]
+                nearest[node] = [estimates.names[each] for each in kept[:count]]
         return nearest
 
     def _places(self, estimates: RttEstimates) -> Ints:

@@ -186,3 +186,16 @@ def test_the_error_of_an_estimate_comes_from_pairs_that_were_measured_later() ->
 
 def test_without_pairs_there_are_no_coordinates() -> None:
     assert np.isnan(fit(3, np.zeros((0, 2), dtype=np.int64), np.zeros(0)).heights).all()
+
+
+def test_the_neighbours_of_a_nodes_neighbours_are_found_where_the_coordinates_are_wrong() -> None:
+    # 0 measured 1, and 1 measured 2; all three are on one site, which the coordinates do not show.
+    ends = np.array([(0, 1), (1, 2), (0, 3), (1, 4), (2, 5), (3, 4), (4, 5)])
+    found = estimate(
+        [f"n{i}" for i in range(6)], ends, np.array([1.0, 2.0, 20.0, 21.0, 22.0, 30.0, 31.0])
+    )
+    assert found.nearest_measured[1].tolist() == [0, 2, 4, -1, -1]
+    assert 2 in found.neighbours_of_neighbours(0)
+    assert 0 not in found.neighbours_of_neighbours(0)
+    alone = estimate(["n0", "n1"], np.zeros((0, 2), dtype=np.int64), np.zeros(0))
+    assert alone.neighbours_of_neighbours(0).tolist() == []

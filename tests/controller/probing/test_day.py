@@ -1,0 +1,66 @@
+"""An hour of 50 boards with the faults of `make bench`'s day, and what the auditor must notice."""
+
+from dataclasses import replace
+from unittest.mock import patch
+
+from leadline_controller.probing.bandwidth import Account, BandwidthBudget, BandwidthPlanner
+
+from tests.controller.probing.day import KNOWN, Day, Plan
+from tests.controller.probing.day_audit import HOUR_S
+
+# Ten times as many faults as in the bench.
+PLAN = Plan(
+    boards=50,
+    hours=1.0,
+    seed=1,
+    lost=0.02,
+    doubled=0.05,
+    delayed=0.1,
+    deaths=2.0,
+    departures=0.5,
+    leader_every_s=600.0,
+)
+
+
+def day_of(plan: Plan) -> Day:
+    day = Day(plan)
+    day.run()
+    return day
+
+
+def test_an_hour_of_faults_breaks_neither_leases_nor_budgets() -> None:
+    day = day_of(PLAN)
+    assert day.audit.overlaps == []
+    assert day.audit.conflicts == []
+    assert day.audit.replays == []
+    assert day.audit.broken_budgets(HOUR_S) == []
+    assert day.audit.overdue == []
+    assert len(day.audit.early) <= 0.01 * day.audit.transfers
+    # The faults took place, and the work was done nevertheless.
+    assert day.counts["changes of leader"] >= 4
+    assert day.counts["agents died with a lease"] >= 10
+    assert min(day.counts[each] for each in ("boards left", "wall clocks set")) >= 10
+    assert day.counts["links throttled"] >= 10
+    assert min(day.counts[f"leases {each}"] for each in ("lost", "doubled")) >= 100
+    assert min(day.counts[f"messages {each}"] for each in ("lost", "doubled", "delayed")) >= 100
+    assert day.audit.transfers >= 3000
+    assert day.audit.minutes[KNOWN] >= 0.9 * sum(day.audit.minutes.values())
+
+
+def test_the_auditor_notices_a_planner_that_ignores_uplinks() -> None:
+    with patch.object(BandwidthPlanner, "_uplinks_between", lambda *_: ()):
+        day = day_of(replace(PLAN, hours=0.25))
+    assert day.audit.overlaps
+
+
+def test_the_auditor_notices_a_leader_that_does_not_wait_for_the_last_ones_leases() -> None:
+    with patch.object(BandwidthPlanner, "pause", lambda *_: None):
+        day = day_of(replace(PLAN, hours=0.25, leader_every_s=120.0))
+    assert day.audit.conflicts
+
+
+def test_the_auditor_notices_a_planner_that_spends_more_than_it_has() -> None:
+    plan = replace(PLAN, boards=20, hours=0.25, budget=BandwidthBudget(bytes_per_day=2_000_000))
+    with patch.object(Account, "can_pay", lambda *_: True):
+        day = day_of(plan)
+    assert day.audit.broken_budgets(HOUR_S)
