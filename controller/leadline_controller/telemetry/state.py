@@ -4,6 +4,7 @@ The MQTT thread writes and the event loop reads, hence the lock. Times are secon
 controller's monotonic clock. A value that is older than its time to live is unknown.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -16,9 +17,13 @@ from numpy.typing import NDArray
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeBandwidths, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading, columns
+from leadline_controller.telemetry.contradictions import differ, outvoted
 from leadline_controller.telemetry.coordinates import estimate
 from leadline_controller.telemetry.links import LinkReading, LinkState
+from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
+
+log = logging.getLogger(__name__)
 
 # Limit while the nodes of the cluster are not known.
 _MAX_NODES = 20_000
@@ -27,6 +32,7 @@ _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
 BROKER = "@broker"
+ROUND_TRIPS, BANDWIDTHS = "round trips", "bandwidths"
 _LINK, _USED = "link_mbps", "used_mbps"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
@@ -68,7 +74,8 @@ class TelemetryState:
     """All measurements by node, and counters of messages.
 
     refused: rejected messages by kind. accepted: the others. bandwidth_changes: how often the
-    bandwidth of a node, or whether that is a lower bound, changed.
+    bandwidth of a node, or whether that is a lower bound, changed. contradicting: the nodes whose
+    ROUND_TRIPS or BANDWIDTHS contradict those of their peers.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -79,6 +86,7 @@ class TelemetryState:
         self.refused: Counter[str] = Counter()
         self.accepted = 0
         self.bandwidth_changes = 0
+        self.contradicting = dict.fromkeys((ROUND_TRIPS, BANDWIDTHS), frozenset[str]())
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
@@ -203,16 +211,17 @@ class TelemetryState:
             self.accepted -= current
             return current
 
-    def rtts(self, node: str, stamp: Stamp, rtts_ms: Mapping[str, float]) -> bool:
-        """Store a round of pings: the replies of peers and of BROKER. False when not current."""
+    def rtts(self, node: str, stamp: Stamp, rounds: Mapping[str, PingRound]) -> bool:
+        """Store a round of pings to each peer, and to BROKER. False when not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
-            for peer, rtt_ms in rtts_ms.items():
-                if peer == BROKER:
-                    self._links.set_broker_leg(node, rtt_ms, stamp.measured_s)
-                elif peer in self._records and peer != node:
-                    self._links.set_rtt(node, peer, rtt_ms, stamp.measured_s)
+            for peer, round_ in rounds.items():
+                if peer != BROKER:
+                    if peer in self._records and peer != node:
+                        self._links.set_round(node, peer, round_, stamp.measured_s)
+                elif round_.rtt_ms is not None:
+                    self._links.set_broker_leg(node, round_.rtt_ms, stamp.measured_s)
             return True
 
     def bandwidth_report(self, node: str, stamp: Stamp) -> bool:
@@ -311,12 +320,38 @@ class TelemetryState:
     def estimate_rtts(self, now_s: float) -> None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
         regularly on a thread of its own."""
+        self._judge(now_s)
         with self._lock:
             names, ends, rtt_ms, previous = self._links.measured(now_s)
         if len(ends):
             estimates = estimate(names, ends, rtt_ms, previous)
             with self._lock:
                 self._links.set_estimates(estimates)
+
+    def _judge(self, now_s: float) -> None:
+        """Find the nodes whose round trips contradict those of their peers."""
+        with self._lock:
+            names, ends, said_ms = self._links.reports(now_s)
+            known = self.contradicting[ROUND_TRIPS]
+        both = ~np.isnan(said_ms).any(axis=1)
+        already = np.array([name in known for name in names], dtype=np.bool_)
+        found = outvoted(len(names), ends[both], differ(said_ms[both]), already)
+        self.set_contradicting(ROUND_TRIPS, {names[at] for at in np.flatnonzero(found).tolist()})
+
+    def set_contradicting(self, what: str, nodes: Set[str]) -> None:
+        """Store which nodes contradict their peers in ROUND_TRIPS or BANDWIDTHS."""
+        with self._lock:
+            before, self.contradicting[what] = self.contradicting[what], frozenset(nodes)
+            if what == ROUND_TRIPS:
+                self._links.set_contradicting(nodes)
+        for node in sorted(nodes - before):
+            log.warning(
+                "node %s: its %s contradict those of its peers and do not count; check its load, its "
+                "clock and its agent, and give it a new certificate if another has its key",
+                *(node, what),
+            )
+        for node in sorted(before - nodes):
+            log.info("node %s: its %s agree with those of its peers again", node, what)
 
     def nearest_unknown(
         self, nodes: Sequence[str], count: int, now_s: float
@@ -325,6 +360,11 @@ class TelemetryState:
         round trip from it is unknown or stale."""
         with self._lock:
             return self._links.nearest_unknown(nodes, count, now_s)
+
+    def unconfirmed_rtts(self, now_s: float) -> dict[str, list[str]]:
+        """Node -> the peers whose last round of pings differs from those before."""
+        with self._lock:
+            return self._links.unconfirmed(now_s)
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new
