@@ -10,38 +10,37 @@ import numpy as np
 
 from leadline_controller.framework.view import Bools, Floats, Ints
 
-# Two of three nodes outvote the third. In a larger cluster the first two peers of a node may both be
-# wrong, so more have to vote.
+# Two of three nodes outvote the third. In a larger cluster the first two peers of a node may both
+# be wrong, so more have to vote.
 _LEAST_AGAINST, _LEAST_VOTES = 2, 5
-# A node is out from the first share of its peers on, and in again below the second one.
-_OUT_ABOVE, _OUT_UNTIL = 0.5, 0.25
+_OUT_ABOVE = 0.5  # the share of its peers that a node contradicts
+_ENOUGH_VOTES = 8
 _MAX_PASSES = 10
 _FACTOR, _DEVIATIONS, _LEAST_DIFFERENCE_MS = 2.0, 5.0, 0.2
 _TO_STANDARD = 1.4826  # standard deviation of a normal distribution by its median deviation
 
 
-def outvoted(count: int, ends: Ints, disagree: Bools, already: Bools) -> Bools:
+def outvoted(count: int, ends: Ints, disagree: Bools) -> Bools:
     """Which of `count` nodes contradict most of the peers that can be trusted, shape (count,).
 
     ends: the nodes of m pairs that both ends reported, shape (m, 2), each pair once. disagree:
-    whether they disagree, shape (m,). already: the nodes that contradicted so far. O(m).
+    whether they disagree, shape (m,). O(m).
     """
-    limit = np.where(already, _OUT_UNTIL, _OUT_ABOVE)
-    least = min(_LEAST_VOTES, count // 2 + 1)
-    out = np.zeros(count, dtype=np.bool_)
+    suspect = np.zeros(count, dtype=np.bool_)
+    votes, against = np.zeros(count), np.zeros(count)
     for _ in range(_MAX_PASSES):
         votes, against = np.zeros(count), np.zeros(count)
         for voter, node in ((0, 1), (1, 0)):
-            trusted = ~out[ends[:, voter]]
+            trusted = ~suspect[ends[:, voter]]
             votes += np.bincount(ends[trusted, node], minlength=count)
             against += np.bincount(ends[trusted & disagree, node], minlength=count)
         # The first pass suspects all that disagree with many; the others clear those that did so
         # only with suspects.
-        found: Bools = (against > limit * votes) & (against >= _LEAST_AGAINST) & (votes >= least)
-        if (found == out).all():
+        found: Bools = (against > _OUT_ABOVE * votes) & (against >= _LEAST_AGAINST)
+        if (found == suspect).all():
             break
-        out = found
-    return out
+        suspect = found
+    return suspect & (votes >= min(_LEAST_VOTES, count // 2 + 1))
 
 
 def differ(said_ms: Floats) -> Bools:
@@ -55,3 +54,19 @@ def differ(said_ms: Floats) -> Bools:
     noise = _TO_STANDARD * float(np.median(gap))
     beyond: Bools = gap > max(np.log(_FACTOR), _DEVIATIONS * noise)
     return beyond & (abs(said_ms[:, 0] - said_ms[:, 1]) > _LEAST_DIFFERENCE_MS)
+
+
+def to_be_checked(count: int, ends: Ints, is_said: Bools, random: np.random.Generator) -> Ints:
+    """Which nodes are to ping which peers, so that soon enough pairs of each node have a report
+    from both ends: shape (k, 2), each node at most once in each column. O(m).
+
+    is_said: whether there is a report from each end of the m pairs, shape (m, 2).
+    """
+    votes = np.bincount(ends[is_said.all(axis=1)].ravel(), minlength=count)
+    rows = random.permutation(np.flatnonzero(is_said[:, 0] != is_said[:, 1]))
+    rows = rows[(votes[ends[rows]] < _ENOUGH_VOTES).any(axis=1)]
+    silent = np.where(is_said[rows], 1, 0)[:, 0]
+    asked = np.stack((ends[rows, silent], ends[rows, 1 - silent]), axis=1)
+    for column in (0, 1):
+        asked = asked[np.unique(asked[:, column], return_index=True)[1]]
+    return asked

@@ -7,9 +7,9 @@
   section 2). One round counts at most as a change does, so an outlier does not hide the next one.
 - Change: the round trip moves by more than four times the jitter (the margin of TCP's time-out,
   RFC 6298), by half and by 1 ms at least; or the peer stops replying or replies again.
-- Flapping: route flap damping (RFC 2439), with the usual defaults of routers. Each change adds 1 to a
-  penalty that halves in 15 minutes. A path flaps from a penalty above 2, which needs three changes,
-  until it is below 0.75.
+- Flapping: route flap damping (RFC 2439), with the usual defaults of routers. Each change adds 1
+  to a penalty that halves in 15 minutes. A path flaps from a penalty above 2, which needs three
+  changes, until it is below 0.75.
 """
 
 from math import isnan, nan

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeBandwidths, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading, columns
-from leadline_controller.telemetry.contradictions import differ, outvoted
+from leadline_controller.telemetry.contradictions import differ, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
 from leadline_controller.telemetry.links import LinkReading, LinkState
 from leadline_controller.telemetry.paths import PingRound
@@ -31,6 +31,7 @@ _MAX_NODES = 20_000
 _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
+_LEFT_OUT_S = 300.0  # after its last contradiction
 BROKER = "@broker"
 ROUND_TRIPS, BANDWIDTHS = "round trips", "bandwidths"
 _LINK, _USED = "link_mbps", "used_mbps"
@@ -87,6 +88,8 @@ class TelemetryState:
         self.accepted = 0
         self.bandwidth_changes = 0
         self.contradicting = dict.fromkeys((ROUND_TRIPS, BANDWIDTHS), frozenset[str]())
+        self._until_s: dict[str, dict[str, float]] = {ROUND_TRIPS: {}, BANDWIDTHS: {}}
+        self._to_check: dict[str, str] = {}
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
@@ -332,22 +335,27 @@ class TelemetryState:
         """Find the nodes whose round trips contradict those of their peers."""
         with self._lock:
             names, ends, said_ms = self._links.reports(now_s)
-            known = self.contradicting[ROUND_TRIPS]
-        both = ~np.isnan(said_ms).any(axis=1)
-        already = np.array([name in known for name in names], dtype=np.bool_)
-        found = outvoted(len(names), ends[both], differ(said_ms[both]), already)
-        self.set_contradicting(ROUND_TRIPS, {names[at] for at in np.flatnonzero(found).tolist()})
+        is_said = ~np.isnan(said_ms)
+        both = is_said.all(axis=1)
+        found = outvoted(len(names), ends[both], differ(said_ms[both]))
+        checked = to_be_checked(len(names), ends, is_said, np.random.default_rng(int(now_s)))
+        self._to_check = {names[node]: names[peer] for node, peer in checked.tolist()}
+        self.judge(ROUND_TRIPS, {names[at] for at in np.flatnonzero(found).tolist()}, now_s)
 
-    def set_contradicting(self, what: str, nodes: Set[str]) -> None:
-        """Store which nodes contradict their peers in ROUND_TRIPS or BANDWIDTHS."""
+    def judge(self, what: str, found: Set[str], now_s: float) -> None:
+        """Store that the reports of these nodes contradict those of their peers now. `what`:
+        ROUND_TRIPS or BANDWIDTHS. Other nodes count again when they did not for five minutes."""
         with self._lock:
-            before, self.contradicting[what] = self.contradicting[what], frozenset(nodes)
+            before = self.contradicting[what]
+            until_s = {n: at_s for n, at_s in self._until_s[what].items() if at_s > now_s}
+            self._until_s[what] = until_s | dict.fromkeys(found, now_s + _LEFT_OUT_S)
+            nodes = self.contradicting[what] = frozenset(self._until_s[what])
             if what == ROUND_TRIPS:
                 self._links.set_contradicting(nodes)
         for node in sorted(nodes - before):
             log.warning(
-                "node %s: its %s contradict those of its peers and do not count; check its load, its "
-                "clock and its agent, and give it a new certificate if another has its key",
+                "node %s: its %s contradict those of its peers and do not count; check the load "
+                "and the agent of the board, and renew its certificate if another may have its key",
                 *(node, what),
             )
         for node in sorted(before - nodes):
@@ -361,10 +369,14 @@ class TelemetryState:
         with self._lock:
             return self._links.nearest_unknown(nodes, count, now_s)
 
-    def unconfirmed_rtts(self, now_s: float) -> dict[str, list[str]]:
-        """Node -> the peers whose last round of pings differs from those before."""
+    def pings_wanted(self, now_s: float) -> dict[str, list[str]]:
+        """Node -> the peers that it is to ping next: those whose last round differed from the ones
+        before, and one that alone has measured the pair so far."""
         with self._lock:
-            return self._links.unconfirmed(now_s)
+            wanted = self._links.unconfirmed(now_s)
+            for node, peer in self._to_check.items():
+                wanted.setdefault(node, []).append(peer)
+            return wanted
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new
