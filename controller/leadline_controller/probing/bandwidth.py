@@ -193,6 +193,7 @@ class BandwidthPlanner:
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
         self._not_before_s = float("-inf")
+        self.not_believed: Set[str] = frozenset()  # these nodes measure nothing
 
     def pause(self, until_s: float) -> None:
         """Plan nothing while a lease of the previous leader may still run."""
@@ -219,7 +220,8 @@ class BandwidthPlanner:
             if (urgency := self._urgency(link, now_s)) is not None
         )
         # Those with the most left serve first, so that no node serves all others.
-        servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
+        believed = free.keys() - self.not_believed
+        servers = sorted(believed, key=lambda name: (-self._node_accounts[name].link_s, name))
         paying = [name for name in servers if self._can_pay(free[name], 3)]
         planned: list[PlannedTest] = []
         for urgency, _, _, name in due:

@@ -26,12 +26,13 @@ from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import DELIVERY_S, NEAR_PEERS, PingRing, ProbeLimits
 from leadline_controller.probing.spending import AccountReading
 from leadline_controller.telemetry.bandwidth import BandwidthTest
-from leadline_controller.telemetry.state import Agent, TelemetryState
+from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState
 
 log = logging.getLogger(__name__)
 
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
+_JUDGE_EVERY_S = 10.0
 _LEAST_DURATION_MS = 500  # of a bandwidth test
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
@@ -91,7 +92,7 @@ class ProbeScheduler:
         self._pinged_s: dict[str, float] = {}
         self._renewals = 0
         self._warned_s: dict[str, float] = {}
-        self._now_s = float("-inf")
+        self._now_s = self._judged_s = float("-inf")
         self._lock = Lock()
 
     # Called on the MQTT thread.
@@ -168,8 +169,16 @@ class ProbeScheduler:
         agents = self._probeable_agents(now_s)
         with self._lock:
             self._now_s = now_s
+            self._judge_bandwidths(now_s)
             self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
             self._start_bandwidth_tests(now_s, agents)
+
+    def _judge_bandwidths(self, now_s: float) -> None:
+        if now_s - self._judged_s >= _JUDGE_EVERY_S:
+            self._judged_s = now_s
+            found = self._bandwidth_grants.contradicting(now_s)
+            self._telemetry.judge(BANDWIDTHS, found, now_s)
+            self._planner.not_believed = self._telemetry.contradicting[BANDWIDTHS]
 
     def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
         """The agents to probe, sorted by name. It logs at intervals why others are not."""

@@ -17,7 +17,9 @@ _OUT_ABOVE = 0.5  # the share of its peers that a node contradicts
 _ENOUGH_VOTES = 8
 _MAX_PASSES = 10
 _FACTOR, _DEVIATIONS, _LEAST_DIFFERENCE_MS = 2.0, 5.0, 0.2
-_TO_STANDARD = 1.4826  # standard deviation of a normal distribution by its median deviation
+# The lower quartile of the absolute values of a normal distribution, in standard deviations. With a
+# wrong one of four nodes, half of the pairs differ, so their median says nothing about noise.
+_QUARTILE = 0.3186
 
 
 def outvoted(count: int, ends: Ints, disagree: Bools) -> Bools:
@@ -46,12 +48,12 @@ def outvoted(count: int, ends: Ints, disagree: Bools) -> Bools:
 def differ(said_ms: Floats) -> Bools:
     """Whether both ends' round trips differ by more than noise, shape (m,). said_ms: shape (m, 2).
 
-    Noise is what most pairs differ by, as long as less than half of them have a wrong end.
+    Noise is estimated from the quarter of the pairs that differ least.
     """
     if not len(said_ms):
         return np.zeros(0, dtype=np.bool_)
     gap = abs(np.log(said_ms[:, 0] / said_ms[:, 1]))
-    noise = _TO_STANDARD * float(np.median(gap))
+    noise = float(np.quantile(gap, 0.25, method="lower")) / _QUARTILE
     beyond: Bools = gap > max(np.log(_FACTOR), _DEVIATIONS * noise)
     return beyond & (abs(said_ms[:, 0] - said_ms[:, 1]) > _LEAST_DIFFERENCE_MS)
 

@@ -438,14 +438,14 @@ class LinkState:
     def _has_rtt(self, now_s: float) -> Bools:
         """For each row, whether its round trip is not too old, and the peer was not lost since."""
         paths = self._columns["path"][: len(self._rows)]
-        is_fresh: Bools = now_s - paths["at_s"] <= self._rtt_ttl_s
-        return is_fresh & (paths["lost_rounds"] < LOST_ROUNDS)
+        is_there: Bools = paths["lost_rounds"] < LOST_ROUNDS
+        return is_there & (now_s - paths["at_s"] <= self._rtt_ttl_s)
 
     def _is_unreachable(self, now_s: float) -> Bools:
         """For each row, whether the last rounds got no reply."""
         paths = self._columns["path"][: len(self._rows)]
-        is_fresh: Bools = now_s - paths["lost_at_s"] <= self._rtt_ttl_s
-        return is_fresh & (paths["lost_rounds"] == LOST_ROUNDS)
+        is_lost: Bools = paths["lost_rounds"] == LOST_ROUNDS
+        return is_lost & (now_s - paths["lost_at_s"] <= self._rtt_ttl_s)
 
     def _number(self, node: str) -> int:
         return self._numbers.setdefault(node, len(self._numbers))

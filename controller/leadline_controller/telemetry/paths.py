@@ -102,7 +102,10 @@ def after(path: Path, round_: PingRound, at_s: float, ttl_s: float) -> Path:
         0,
         sent,
         received,
-        *path[-4:],
+        path.penalty,
+        path.penalty_at_s,
+        path.is_flapping,
+        path.higher_ms,
     )
     if not is_known:
         return path
