@@ -221,9 +221,9 @@ class ProbeScheduler:
             stride = 1 + len(addresses) // _NEAR_NODES
             searched = renewed[self._renewals % stride :: stride]
             near = self._telemetry.nearest_unknown(searched, NEAR_PEERS, now_s)
-            wanted = self._telemetry.pings_wanted(now_s)
+            wanted = self._telemetry.pings_wanted(renewed, now_s)
             for node in renewed:
-                first = (*wanted.get(node, ())[:2], *near.get(node, ()))
+                first = (*wanted[node][:2], *near.get(node, ()))
                 work = ring.work(node, first[: NEAR_PEERS + 1])
                 self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)

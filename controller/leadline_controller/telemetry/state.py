@@ -369,14 +369,16 @@ class TelemetryState:
         with self._lock:
             return self._links.nearest_unknown(nodes, count, now_s)
 
-    def pings_wanted(self, now_s: float) -> dict[str, list[str]]:
-        """Node -> the peers that it is to ping next: those whose last round differed from the ones
-        before, and one that alone has measured the pair so far."""
+    def pings_wanted(self, nodes: Iterable[str], now_s: float) -> dict[str, list[str]]:
+        """For each of these nodes, the peers to ping next: those whose last round differed from the
+        ones before, and one that alone has measured the pair so far."""
         with self._lock:
-            wanted = self._links.unconfirmed(now_s)
-            for node, peer in self._to_check.items():
-                wanted.setdefault(node, []).append(peer)
-            return wanted
+            unconfirmed = self._links.unconfirmed(now_s)
+            checked = {node: self._to_check.get(node) for node in nodes}
+        return {
+            node: [*unconfirmed.get(node, ()), *([peer] if peer else ())]
+            for node, peer in checked.items()
+        }
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new

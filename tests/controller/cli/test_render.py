@@ -182,8 +182,15 @@ def test_a_pair_that_loses_all_packets_is_shown_as_lost() -> None:
 
 def test_a_node_shows_jitter_and_loss_of_its_links() -> None:
     status = pb.LinkStatus(
-        **{"a": "a", "b": "b", "rtt_ms": 12.0, "rtt_source": "measured", "rtt_method": "icmp"},
-        **{"rtt_age_s": 9, "jitter_ms": 0.25, "loss": 0.125, "flapping": True},
+        a="a",
+        b="b",
+        rtt_ms=12.0,
+        rtt_source="measured",
+        rtt_method="icmp",
+        rtt_age_s=9,
+        jitter_ms=0.25,
+        loss=0.125,
+        flapping=True,
     )
     on = console()
     on.print(links.links_of("a", [status]))

@@ -25,7 +25,7 @@ def found(count: int, wrong: set[int], share: float = 1.0, seed: int = 1) -> set
     """Who is outvoted if these nodes are wrong, and only a share of the pairs has both reports."""
     pairs = all_pairs(count)
     pairs = pairs[np.random.default_rng(seed).random(len(pairs)) < share]
-    disagree = np.isin(pairs, list(wrong)).any(axis=1)
+    disagree = np.array([not wrong.isdisjoint(pair) for pair in pairs.tolist()], dtype=np.bool_)
     return set(np.flatnonzero(outvoted(count, pairs, disagree)).tolist())
 
 

@@ -171,16 +171,20 @@ def test_where_only_one_end_may_ping_its_round_trips_count_alone() -> None:
 
 def test_a_differing_round_is_to_be_repeated_from_both_ends_soon() -> None:
     pair = PairOfNodes()
+    both, neither = {"n1": ["n2"], "n2": ["n1"]}, {"n1": [], "n2": []}
+
+    def wanted(after_s: float = 0.0) -> dict[str, list[str]]:
+        return pair.state.pings_wanted(("n1", "n2"), pair.now_s + after_s)
+
     pair.ping([5.0, 5.0, 5.0])
-    assert pair.state.pings_wanted(pair.now_s) == {}
-    both = {"n1": ["n2"], "n2": ["n1"]}
+    assert wanted() == neither
     pair.ping([80.0])
-    assert pair.state.pings_wanted(pair.now_s) == both
+    assert wanted() == both
     pair.ping([80.0])  # it lasts
-    assert pair.state.pings_wanted(pair.now_s) == {}
+    assert wanted() == neither
     pair.ping([None])
-    assert pair.state.pings_wanted(pair.now_s) == both
-    assert pair.state.pings_wanted(pair.now_s + 61.0) == {}
+    assert wanted() == both
+    assert wanted(61.0) == neither
 
 
 def test_after_a_restart_pairs_are_unknown_and_then_measured_anew() -> None:
