@@ -45,17 +45,21 @@ def outvoted(count: int, ends: Ints, disagree: Bools) -> Bools:
     return suspect & (votes >= min(_LEAST_VOTES, count // 2 + 1))
 
 
-def differ(said_ms: Floats) -> Bools:
-    """Whether both ends' round trips differ by more than noise, shape (m,). said_ms: shape (m, 2).
+def compare(said_ms: Floats, moved: Floats) -> tuple[Bools, Bools]:
+    """Of which pairs both ends' round trips can be compared, and whether they differ by more than
+    noise, shapes (m,). said_ms: shape (m, 2).
 
+    moved: by how much the end that reported last has changed its mind since the other one reported,
+    |log(ratio)|, shape (m,): if the path has changed, the other end is to say so first.
     Noise is estimated from the quarter of the pairs that differ least.
     """
     if not len(said_ms):
-        return np.zeros(0, dtype=np.bool_)
+        return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
     gap = abs(np.log(said_ms[:, 0] / said_ms[:, 1]))
     noise = float(np.quantile(gap, 0.25, method="lower")) / _QUARTILE
-    beyond: Bools = gap > max(np.log(_FACTOR), _DEVIATIONS * noise)
-    return beyond & (abs(said_ms[:, 0] - said_ms[:, 1]) > _LEAST_DIFFERENCE_MS)
+    most = max(float(np.log(_FACTOR)), _DEVIATIONS * noise)
+    differ: Bools = (gap > most) & (abs(said_ms[:, 0] - said_ms[:, 1]) > _LEAST_DIFFERENCE_MS)
+    return moved <= most, differ
 
 
 def to_be_checked(count: int, ends: Ints, is_said: Bools, random: np.random.Generator) -> Ints:

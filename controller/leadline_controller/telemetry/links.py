@@ -31,8 +31,12 @@ _FEW_LINKS = 1000  # so few take no time that counts
 # not permitted; beyond this many boards such a pair is unknown.
 _MAX_LEGS = 64
 # One row for each pair. said_ms, said_at_s: the last round with replies as each end reported it.
-_ROW = np.dtype([("path", PATH), ("said_ms", "f8", 2), ("said_at_s", "f8", 2)])
-_EMPTY = np.array([(tuple(Path()), (np.nan, np.nan), (-np.inf, -np.inf))], dtype=_ROW)
+# then_ms: what it had reported last when the other end did.
+_ROW = np.dtype(
+    [("path", PATH), ("said_ms", "f8", 2), ("said_at_s", "f8", 2), ("then_ms", "f8", 2)]
+)
+_UNSAID = (np.nan, np.nan)
+_EMPTY = np.array([(tuple(Path()), _UNSAID, (-np.inf, -np.inf), _UNSAID)], dtype=_ROW)
 # A round that differs is to be repeated within this time; of so many pairs at once.
 _CONFIRM_S, _MAX_UNCONFIRMED = 60.0, 1000
 # A measurement is stale in the last part of its time to live.
@@ -128,6 +132,7 @@ class LinkState:
         else:
             self._columns["said_ms"][row, end] = max(round_.rtt_ms, LEAST_RTT_MS)
             self._columns["said_at_s"][row, end] = at_s
+            self._columns["then_ms"][row, 1 - end] = self._columns["said_ms"][row, 1 - end]
             counts = node not in self._contradicting
         if not counts:
             return
@@ -316,16 +321,23 @@ class LinkState:
             peers.setdefault(b, []).append(a)
         return peers
 
-    # Contradictions: who is one is decided outside of the lock (contradictions.py).
+    # Contradictions: contradictions.py finds them, outside of the lock.
 
-    def reports(self, now_s: float) -> tuple[tuple[str, ...], Ints, Floats]:
+    def reports(self, now_s: float) -> tuple[tuple[str, ...], Ints, Floats, Floats]:
         """Names, m pairs as indexes of both ends, shape (m, 2), and the last round trip that each
-        end reported, ms, shape (m, 2), NaN if unknown or too old."""
+        end reported, ms, shape (m, 2), NaN if unknown or too old. Then, by how much the end that
+        reported last has changed its mind since the other one reported, |log(ratio)|, shape (m,);
+        if it had not reported before, 0 within a minute, and then infinite."""
         columns, count = self._columns[: len(self._rows)], len(self._rows)
         said_ms = np.where(
             now_s - columns["said_at_s"] <= self._rtt_ttl_s, columns["said_ms"], np.nan
         )
-        return tuple(self._numbers), self._ends[:count].copy(), said_ms
+        rows, last = np.arange(count), columns["said_at_s"].argmax(axis=1)
+        moved = abs(np.log(columns["said_ms"][rows, last] / columns["then_ms"][rows, last]))
+        with np.errstate(invalid="ignore"):  # neither end ever had a reply
+            is_late = abs(np.subtract(*columns["said_at_s"].T)) > _CONFIRM_S
+        moved = np.where(np.isnan(moved), np.where(is_late, np.inf, 0.0), moved)
+        return tuple(self._numbers), self._ends[:count].copy(), said_ms, moved
 
     def set_contradicting(self, nodes: Set[str]) -> None:
         """From now on the rounds of these nodes do not count. Pairs with one that is new have the

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeBandwidths, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading, columns
-from leadline_controller.telemetry.contradictions import differ, outvoted, to_be_checked
+from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
 from leadline_controller.telemetry.links import LinkReading, LinkState
 from leadline_controller.telemetry.paths import PingRound
@@ -334,10 +334,11 @@ class TelemetryState:
     def _judge(self, now_s: float) -> None:
         """Find the nodes whose round trips contradict those of their peers."""
         with self._lock:
-            names, ends, said_ms = self._links.reports(now_s)
+            names, ends, said_ms, moved = self._links.reports(now_s)
         is_said = ~np.isnan(said_ms)
         both = is_said.all(axis=1)
-        found = outvoted(len(names), ends[both], differ(said_ms[both]))
+        comparable, differ = compare(said_ms[both], moved[both])
+        found = outvoted(len(names), ends[both][comparable], differ[comparable])
         checked = to_be_checked(len(names), ends, is_said, np.random.default_rng(int(now_s)))
         self._to_check = {names[node]: names[peer] for node, peer in checked.tolist()}
         self.judge(ROUND_TRIPS, {names[at] for at in np.flatnonzero(found).tolist()}, now_s)

@@ -167,6 +167,17 @@ def test_honest_boards_never_contradict_their_peers(network: networks.Network) -
     assert not [link for link in run.telemetry.links(run.now_s) if link.flapping]
 
 
+@pytest.mark.parametrize("count", [6, 30, 60])
+def test_a_board_that_moves_is_not_taken_for_a_liar(count: int) -> None:
+    run = _WithLiars(truth_of(networks.clustered, count, 1), set(), lambda ms: ms)
+    run.run(2)
+    run._rtt_ms[1, :] = run._rtt_ms[:, 1] = 100.0
+    run.run(6)
+    assert run.accused == set()
+    believed_ms = np.delete(believed_by(run)[1], 1)
+    assert believed_ms == pytest.approx(np.full(count - 1, 100.0), rel=0.25)
+
+
 def test_lost_pings_leave_pairs_known() -> None:
     run = Sounding(truth_of(networks.clustered, 30, 1, loss=0.2))
     run.run(2)

@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 from leadline_controller.framework.view import Ints
-from leadline_controller.telemetry.contradictions import differ, outvoted, to_be_checked
+from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.state import ROUND_TRIPS
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
@@ -46,17 +46,22 @@ def test_two_nodes_do_not_outvote_each_other() -> None:
 
 
 def test_without_pairs_nobody_contradicts() -> None:
-    nothing = np.zeros((0, 2))
-    assert not outvoted(3, all_pairs(0), differ(nothing)).any()
+    comparable, differ = compare(np.zeros((0, 2)), np.zeros(0))
+    assert not len(comparable)
+    assert not outvoted(3, all_pairs(0), differ).any()
 
 
 def test_noise_is_no_difference() -> None:
     random = np.random.default_rng(1)
     for noise in (0.05, 0.3):
         said_ms = 10 * np.exp(noise * random.standard_normal((1000, 2)))
-        assert differ(said_ms).mean() < 0.01
+        comparable, differ = compare(said_ms, np.zeros(1000))
+        assert comparable.all()
+        assert differ.mean() < 0.01
     said_ms = np.array([(0.3, 0.45), (5.0, 5.2), (5.0, 55.0), (0.1, 0.8), (30.0, 30.1)])
-    assert differ(said_ms).tolist() == [False, False, True, True, False]
+    comparable, differ = compare(said_ms, np.array([0.0, 0.1, 3.0, 0.0, 0.0]))
+    assert comparable.tolist() == [True, True, False, True, True]
+    assert differ.tolist() == [False, False, True, True, False]
 
 
 def test_a_node_pings_the_peer_that_alone_measured_the_pair() -> None:
@@ -132,4 +137,34 @@ def test_a_liar_among_few_is_found(count: int) -> None:
     for node, peer in permutations(NAMES[:count], 2):
         builder.rtt(node, peer, 100.0 if node == "n0" else 10.0 + len(node), 100.0)
     builder.state.estimate_rtts(100.0)
+    assert builder.state.contradicting[ROUND_TRIPS] == {"n0"}
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_node_whose_way_changes_does_not_contradict_who_measured_before(
+    factor: float, first: bool
+) -> None:
+    """first: it measures before the others do."""
+    builder = TelemetryBuilder(*NAMES)
+    for at_s in (100.0, 110.0):
+        rounds(builder, at_s)
+    pairs = list(permutations(NAMES, 2))
+    changed_ms = {pair: TRUE_MS * factor if "n0" in pair else TRUE_MS for pair in pairs}
+    for at_s, is_turn_of_n0 in ((120.0, first), (130.0, first), (140.0, not first)):
+        for pair in pairs:
+            if (pair[0] == "n0") == is_turn_of_n0:
+                builder.rtt(*pair, changed_ms[pair], at_s)
+        builder.state.estimate_rtts(at_s)
+        assert builder.state.contradicting[ROUND_TRIPS] == frozenset()
+    assert builder.state.rtt_ms("n0", "n1", 140.0) == TRUE_MS * factor
+
+
+def test_a_node_that_begins_to_lie_is_found() -> None:
+    builder = TelemetryBuilder(*NAMES)
+    for at_s in (100.0, 110.0):
+        rounds(builder, at_s)
+    for at_s in (120.0, 130.0):
+        rounds(builder, at_s, lambda _: 0.1)
+        builder.state.estimate_rtts(at_s)
     assert builder.state.contradicting[ROUND_TRIPS] == {"n0"}

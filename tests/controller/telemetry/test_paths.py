@@ -171,7 +171,8 @@ def test_where_only_one_end_may_ping_its_round_trips_count_alone() -> None:
 
 def test_a_differing_round_is_to_be_repeated_from_both_ends_soon() -> None:
     pair = PairOfNodes()
-    both, neither = {"n1": ["n2"], "n2": ["n1"]}, {"n1": [], "n2": []}
+    both: dict[str, list[str]] = {"n1": ["n2"], "n2": ["n1"]}
+    neither: dict[str, list[str]] = {"n1": [], "n2": []}
 
     def wanted(after_s: float = 0.0) -> dict[str, list[str]]:
         return pair.state.pings_wanted(("n1", "n2"), pair.now_s + after_s)
