@@ -111,6 +111,9 @@ class NodeReader:
         if policy is not None and node is not None and agent is not None and agent.address:
             refusal = policy.refusal(agent.address, node)
             status.notes.extend([] if refusal is None else [f"not probed: {refusal}"])
+        contradicting = self._source.telemetry.contradicting
+        status.contradicting.extend(what for what, nodes in contradicting.items() if name in nodes)
+        status.notes.extend(f"{what} contradict its peers'" for what in status.contradicting)
         if status.lost_messages:
             status.notes.append(f"{status.lost_messages} messages lost")
         return status
@@ -142,11 +145,16 @@ class NodeReader:
         status = pb.LinkStatus(a=link.a, b=link.b)
         if link.rtt_ms is not None and math.isfinite(link.rtt_ms):
             status.rtt_ms = link.rtt_ms
-            status.rtt_source, status.rtt_method = link.rtt_source, link.rtt_method
+            status.rtt_method = link.rtt_method
             if link.rtt_method:
                 status.rtt_age_s = max(0.0, self._now_s - link.rtt_at_s)
             if link.rtt_error_ms is not None:
                 status.rtt_error_ms = link.rtt_error_ms
+        status.rtt_source, status.flapping = link.rtt_source, link.flapping
+        if link.loss is not None:
+            status.loss = link.loss
+        if link.jitter_ms is not None:
+            status.jitter_ms = link.jitter_ms
         if link.bandwidth_mbps is not None and math.isfinite(link.bandwidth_mbps):
             status.bandwidth_mbps = link.bandwidth_mbps
             status.bandwidth_age_s = max(0.0, self._now_s - link.bandwidth_at_s)

@@ -16,6 +16,9 @@ from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
 Kind = Literal["rtt", "bandwidth"]
 KINDS: tuple[Kind, ...] = ("rtt", "bandwidth")
 _MATRIX_AT_MOST = 64
+_UNREACHABLE = "unreachable"
+# Smaller ones are usual and would fill the matrix.
+_SHOWN_JITTER, _SHOWN_LOSS = 0.1, 0.005
 _UNKNOWN = (human.UNKNOWN, human.UNKNOWN)
 _MARKS = {"triangulated": "~", "estimated": "~", "stale": "?"}
 
@@ -29,6 +32,9 @@ def document(link: pb.LinkStatus, kinds: Iterable[Kind] = KINDS) -> dict[str, An
         fields["rtt_method"] = link.rtt_method or None
         fields["rtt_source"] = link.rtt_source or None
         fields["rtt_error_ms"] = optional(link, "rtt_error_ms")
+        fields["loss"] = optional(link, "loss")
+        fields["jitter_ms"] = optional(link, "jitter_ms")
+        fields["flapping"] = link.flapping
     if "bandwidth" in kinds:
         fields["bandwidth_mbps"] = optional(link, "bandwidth_mbps")
         fields["bandwidth_age_s"] = optional(link, "bandwidth_age_s")
@@ -42,7 +48,7 @@ def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False)
     """One kind of measurement between all nodes. wide: each with its age and method."""
     if not response.nodes:
         return Text("no nodes: the cluster has none, and no agent has sent a message")
-    values = {frozenset((link.a, link.b)): _value(link, kind) for link in response.links}
+    values = {frozenset((x.a, x.b)): _value(x, kind, wide=wide) for x in response.links}
     known = [
         (link.a, link.b, *value)
         for link in response.links
@@ -60,9 +66,15 @@ def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False)
 
 def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
     """The links of one node, one line for each other end."""
-    columns = ("LINK TO", "RTT ms", "AGE", "BANDWIDTH Mbit/s", "AGE")
+    columns = ("LINK TO", "RTT ms", "AGE", "JITTER ms", "LOSS %", "BANDWIDTH Mbit/s", "AGE")
     rows = (
-        (link.b if link.a == name else link.a, *_value(link, "rtt"), *_value(link, "bandwidth"))
+        (
+            link.b if link.a == name else link.a,
+            *_value(link, "rtt"),
+            human.number(optional(link, "jitter_ms")),
+            human.number(100 * link.loss) if link.HasField("loss") else human.UNKNOWN,
+            *_value(link, "bandwidth"),
+        )
         for link in links
     )
     return table(columns, rows, numbers=columns[1:], folding=())
@@ -87,18 +99,28 @@ def _matrix(
     return made
 
 
-def _value(link: pb.LinkStatus, kind: Kind) -> tuple[str, str]:
-    """What a table shows of a measurement: its value, and its method and age."""
+def _value(link: pb.LinkStatus, kind: Kind, *, wide: bool = False) -> tuple[str, str]:
+    """What a table shows of a measurement: its value, and its method and age. wide: and jitter and
+    loss, if there is any."""
+    if kind == "rtt" and link.rtt_source == _UNREACHABLE:
+        return "lost", _UNREACHABLE
     if not link.HasField("rtt_ms" if kind == "rtt" else "bandwidth_mbps"):
         return _UNKNOWN
     if kind == "rtt":
         # A round trip through the broker is an upper bound.
         mark = "<= " if link.rtt_method == "mqtt" else _MARKS.get(link.rtt_source, "")
+        mark = "!" if link.flapping else mark
         how = [link.rtt_method or link.rtt_source]
         if link.rtt_source in _MARKS:
             how.append(f"±{human.number(link.rtt_error_ms)}")
         if link.HasField("rtt_age_s"):
             how.append(human.age(link.rtt_age_s))
+        if link.flapping:
+            how.append("flapping")
+        if wide and link.jitter_ms >= _SHOWN_JITTER * link.rtt_ms:
+            how.append(f"jitter {human.number(link.jitter_ms)}")
+        if wide and link.loss >= _SHOWN_LOSS:
+            how.append(f"loss {human.number(100 * link.loss)} %")
         return f"{mark}{human.number(link.rtt_ms)}", " ".join(how).strip()
     bound = ">= " if link.bandwidth_is_lower_bound else ""
     return f"{bound}{human.number(link.bandwidth_mbps)}", human.age(link.bandwidth_age_s)

@@ -54,6 +54,7 @@ def document(status: pb.NodeStatus) -> dict[str, Any]:
         "pods": status.pods,
         "allocatable": _resources(status.allocatable) if in_cluster else None,
         "requested": _resources(status.requested) if in_cluster else None,
+        "contradicting": list(status.contradicting),
         "notes": list(status.notes),
     }
 

@@ -73,18 +73,25 @@ class LinkTable:
         rtt_ms: Floats,
         at_s: Floats,
         estimate: Callable[[int], Floats] | None = None,
+        unreachable: Ints | None = None,
     ) -> "LinkTable":
         """A table of m links between `count` nodes. ends: indexes of each link's nodes, shape
         (m, 2). rtt_ms: round trips, ms, shape (m,). at_s: their times, shape (m,). estimate: the
-        estimated round trips from a node, ms, shape (n,), NaN if unknown."""
+        estimated round trips from a node, ms, shape (n,), NaN if unknown. unreachable: the ends of
+        k links that lose all packets, shape (k, 2): they are unknown, and not estimated."""
         table = cls.__new__(cls)
         table._fill(count, ends, rtt_ms, at_s)
         table._estimate = estimate
+        if unreachable is not None:
+            for a, b in unreachable.tolist():
+                table._unreachable.setdefault(a, []).append(b)
+                table._unreachable.setdefault(b, []).append(a)
         return table
 
     def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
         self._estimate: Callable[[int], Floats] | None = None
+        self._unreachable: dict[int, list[int]] = {}
         self._statistics: tuple[Bools, Floats, Floats] | None = None
         at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
         self._at_s = np.concatenate((at_s, at_s))
@@ -96,10 +103,11 @@ class LinkTable:
 
     def rtt_ms_from(self, node: int) -> Floats:
         """Round trip from `node` to each node, ms, shape (n,): measured, else estimated, else
-        NaN."""
+        NaN. A node that does not reply is NaN."""
         column = np.full(self._count, np.nan) if self._estimate is None else self._estimate(node)
         rows = self._order[self._starts[node] : self._starts[node + 1]]
         column[self._to[rows]] = self._rtt_ms[rows]
+        column[self._unreachable.get(node, [])] = np.nan
         return column
 
     @cached_property

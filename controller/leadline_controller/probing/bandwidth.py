@@ -228,6 +228,7 @@ class BandwidthPlanner:
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
         self._not_before_s = float("-inf")
+        self.not_believed: Set[str] = frozenset()  # these nodes measure nothing
 
     def pause(self, until_s: float) -> None:
         """Plan nothing while a lease of the previous leader may still run."""
@@ -254,7 +255,8 @@ class BandwidthPlanner:
             if (order := self._order(link, now_s)) is not None
         )
         # Those with the most left serve first, so that no node serves all others.
-        servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
+        believed = free.keys() - self.not_believed
+        servers = sorted(believed, key=lambda name: (-self._node_accounts[name].link_s, name))
         paying = [name for name in servers if self._can_pay(free[name], Purpose.CHECK)]
         planned: list[PlannedTest] = []
         for place, purpose, _, _, name in due:

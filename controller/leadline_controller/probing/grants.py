@@ -8,11 +8,13 @@ leader's lease.
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.probing.bandwidth import PlannedTest
 from leadline_controller.probing.planning import DELIVERY_S
 from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.telemetry.contradictions import outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
 _DONE = pb.BandwidthReport.DONE
@@ -24,6 +26,8 @@ LATE_S = 60.0
 _OVER_SPEED, _ROUNDING = 1.1, 1.05
 _LEAST_ARRIVED = 0.2  # of the bytes that the client gave to TCP
 _CLIENT_LATE_MS = 50.0
+# For so long both ends' last agreement counts, of so many pairs.
+_VERDICT_S, _MAX_VERDICTS = 3600.0, 50_000
 # A round is as long as its slowest peer, so two rounds may end shortly after each other.
 _MOST_ROUNDS = 3.0
 
@@ -58,6 +62,7 @@ class BandwidthGrants:
     def __init__(self) -> None:
         self._grants: dict[str, _BandwidthGrant] = {}
         self.disagreements: Counter[str] = Counter()  # of both ends
+        self._verdicts: dict[tuple[str, str], tuple[bool, float]] = {}  # disagreed, and when
 
     def add(
         self, planned: PlannedTest, lease_id: str, most_mbps: float, now_s: float, ends_s: float
@@ -109,7 +114,13 @@ class BandwidthGrants:
         moved = max((x.transferred_bytes for x in (sent, received) if x), default=0)
         if sent is None or received is None or sent.outcome != _DONE or received.outcome != _DONE:
             return moved, None
-        if not _agree(sent, received):
+        agree = _agree(sent, received)
+        pair = min(grant.client, grant.server), max(grant.client, grant.server)
+        self._verdicts.pop(pair, None)
+        self._verdicts[pair] = not agree, at_s  # the newest last
+        if len(self._verdicts) > _MAX_VERDICTS:
+            del self._verdicts[next(iter(self._verdicts))]
+        if not agree:
             self.disagreements.update((grant.client, grant.server))
             return moved, None
         return moved, BandwidthTest(
@@ -120,6 +131,19 @@ class BandwidthGrants:
             at_s=grant.received_at_s,
             is_hindered=bool(sent.hindrances or received.hindrances) or received.lower_bound,
         )
+
+    def contradicting(self, now_s: float) -> set[str]:
+        """The nodes that disagree with most of their peers about tests of the last hour."""
+        self._verdicts = {
+            pair: verdict
+            for pair, verdict in self._verdicts.items()
+            if now_s - verdict[1] <= _VERDICT_S
+        }
+        index = {name: at for at, name in enumerate(sorted({x for p in self._verdicts for x in p}))}
+        ends = np.array([(index[a], index[b]) for a, b in self._verdicts], dtype=np.int64)
+        disagree = np.array([x for x, _ in self._verdicts.values()], dtype=np.bool_)
+        found = outvoted(len(index), ends.reshape(-1, 2), disagree)
+        return {name for name, at in index.items() if found[at]}
 
 
 def _agree(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:

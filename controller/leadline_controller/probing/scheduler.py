@@ -26,12 +26,13 @@ from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import DELIVERY_S, NEAR_PEERS, PingRing, ProbeLimits
 from leadline_controller.probing.spending import AccountReading
 from leadline_controller.telemetry.bandwidth import BandwidthTest
-from leadline_controller.telemetry.state import Agent, TelemetryState
+from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState
 
 log = logging.getLogger(__name__)
 
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
+_JUDGE_EVERY_S = 10.0
 _LEAST_DURATION_MS = 500  # of a bandwidth test
 _ROUND_S = 1.0  # how long a round of pings takes
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
@@ -100,7 +101,7 @@ class ProbeScheduler:
         self._checked_s = float("-inf")
         self._planned = 0  # where in the order of names the next plan starts
         self._warned_s: dict[str, float] = {}
-        self._now_s = float("-inf")
+        self._now_s = self._judged_s = float("-inf")
         self._lock = Lock()
 
     # Called on the MQTT thread.
@@ -186,8 +187,16 @@ class ProbeScheduler:
         agents = self._agents
         with self._lock:
             self._now_s = now_s
+            self._judge_bandwidths(now_s)
             self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
             self._start_bandwidth_tests(now_s, agents)
+
+    def _judge_bandwidths(self, now_s: float) -> None:
+        if now_s - self._judged_s >= _JUDGE_EVERY_S:
+            self._judged_s = now_s
+            found = self._bandwidth_grants.contradicting(now_s)
+            self._telemetry.judge(BANDWIDTHS, found, now_s)
+            self._planner.not_believed = self._telemetry.contradicting[BANDWIDTHS]
 
     def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
         """The agents to probe, sorted by name. It logs at intervals why others are not."""
@@ -230,8 +239,10 @@ class ProbeScheduler:
             stride = 1 + len(addresses) // _NEAR_NODES
             searched = renewed[self._renewals % stride :: stride]
             near = self._telemetry.nearest_unknown(searched, NEAR_PEERS, now_s)
+            wanted = self._telemetry.pings_wanted(renewed, now_s)
             for node in renewed:
-                work = ring.work(node, near.get(node, ()))
+                first = (*wanted[node][:2], *near.get(node, ()))
+                work = ring.work(node, first[: NEAR_PEERS + 1])
                 self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s

@@ -13,6 +13,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import decode as decode_report
+from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
 
@@ -28,6 +29,7 @@ _LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
 _TOPICS_KEPT = 25_000
 _SHORT = 120
 _LONGER = 1.25  # than noise explains
+_MAX_PINGS = 20  # in a round, to one peer
 
 
 class ProbeLeases(Protocol):
@@ -136,9 +138,13 @@ class TelemetryIngestor:
             return
         leased = self._leases.ping_peers(node)
         peers = [peer for peer in message.peers if peer.peer in leased or peer.peer == BROKER]
-        kept = [peer for peer in peers if not self._met_a_test(node, peer, stamp.measured_s)]
-        rtts_ms = {peer.peer: peer.rtt_ms for peer in kept if peer.HasField("rtt_ms")}
-        if self._state.rtts(node, stamp, rtts_ms) and len(peers) < len(message.peers):
+        rounds = {
+            each.peer: _round_of(each)
+            for each in peers
+            if (each.sent or each.HasField("rtt_ms"))
+            and not self._met_a_test(node, each, stamp.measured_s)
+        }
+        if self._state.rtts(node, stamp, rounds) and len(peers) < len(message.peers):
             self._refuse(NOT_LEASED, str(topic), "some of its peers are not those of its lease")
 
     def _met_a_test(self, node: str, peer: pb.Rtt, measured_s: float) -> bool:
@@ -193,6 +199,13 @@ def _is_worth_a_line(count: int) -> bool:
     if count < _LOGGED_FROM:
         return count <= _LOGGED_PER_KIND
     return set(str(count)[1:]) <= {"0"}
+
+
+def _round_of(peer: pb.Rtt) -> PingRound:
+    if not peer.HasField("rtt_ms"):
+        return PingRound(None, min(peer.sent, _MAX_PINGS), 0)
+    sent = min(max(peer.sent, 1), _MAX_PINGS)
+    return PingRound(peer.rtt_ms, sent, min(max(peer.received, 1), sent))
 
 
 def _printable(text: str) -> str:

@@ -5,25 +5,40 @@ decision needs a table of them. Times are seconds on the controller's monotonic 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, zip_longest
 from math import inf, isnan, log
-from statistics import median
 from weakref import ref
 
 import numpy as np
 
 from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, NodeTable
 from leadline_controller.telemetry.coordinates import SOURCES, RttEstimates
+from leadline_controller.telemetry.paths import (
+    LEAST_RTT_MS,
+    LOST_ROUNDS,
+    PATH,
+    Path,
+    PingRound,
+    after,
+    flapping,
+)
 
 _MAX_LINKS = 200_000
 _FEW_LINKS = 1000  # so few take no time that counts
 # The pairs of broker legs grow with the square of the boards. They only replace ICMP where it is
 # not permitted; beyond this many boards such a pair is unknown.
 _MAX_LEGS = 64
-_ROUNDS = 3
-_LEAST_RTT_MS = 0.001  # of a relative error of zero nothing can be said
+# One row for each pair. said_ms, said_at_s: the last round with replies as each end reported it.
+# then_ms: what it had reported last when the other end did.
+_ROW = np.dtype(
+    [("path", PATH), ("said_ms", "f8", 2), ("said_at_s", "f8", 2), ("then_ms", "f8", 2)]
+)
+_UNSAID = (np.nan, np.nan)
+_EMPTY = np.array([(tuple(Path()), _UNSAID, (-np.inf, -np.inf), _UNSAID)], dtype=_ROW)
+# A round that differs is to be repeated within this time; of so many pairs at once.
+_CONFIRM_S, _MAX_UNCONFIRMED = 60.0, 1000
 # A measurement is stale in the last part of its time to live.
 _STALE_SHARE = 0.5
 _COVERAGE = 0.9  # the share of true round trips within the error
@@ -36,6 +51,7 @@ _UNKNOWN_DEVIATION = 0.3  # relative, until pairs have been measured twice
 _FEWEST_NODES = 5
 # A round that is so much longer than the median before shows a queue, if two peers see it.
 _JUMP, _LEAST_JUMP_MS, _JUMPS_WITHIN_S = 3.0, 10.0, 30.0
+UNREACHABLE = "unreachable"
 _Pair = tuple[str, str]
 
 
@@ -45,8 +61,11 @@ class LinkReading:
 
     rtt_method: "icmp", or "mqtt" for a bound made of both boards' round trips to the broker; "" for
     an estimate. rtt_source: "measured"; "stale" in the second half of the time to live;
-    "triangulated" from near nodes, or "estimated" from the coordinates of both. rtt_error_ms: the
-    true round trip is within this of rtt_ms in 90 % of the pairs.
+    "triangulated" from near nodes, or "estimated" from the coordinates of both; "unreachable",
+    without a value, when no ping of several rounds came back. rtt_error_ms: the true round trip is
+    within this of rtt_ms in 90 % of the pairs.
+    loss: the share of packets lost. jitter_ms: the mean deviation of rounds. flapping: the path
+    changed several times, and rtt_ms is the higher one of its levels (paths.py).
     bandwidth_mbps: of the last bandwidth test. lower_bound: that was too short, or a board was
     hindered; the pair can do at least this.
     """
@@ -58,6 +77,9 @@ class LinkReading:
     rtt_method: str = ""
     rtt_source: str = ""
     rtt_error_ms: float | None = None
+    loss: float | None = None
+    jitter_ms: float | None = None
+    flapping: bool = False
     bandwidth_mbps: float | None = None
     bandwidth_at_s: float = 0.0
     lower_bound: bool = False
@@ -66,10 +88,10 @@ class LinkReading:
 class LinkState:
     """All pairs of nodes with a measurement, and estimates of the other pairs' round trips.
 
-    Of the last three rounds of a pair the median counts: one round that met other traffic does not,
-    and a lasting change does from its second round on. The last bandwidth test of a pair is only
-    shown; what it says about the nodes' links is in telemetry.bandwidth. Tests are rare, so they
-    are few and in a dict.
+    Of the last three rounds of a pair the median counts (paths.py). The rounds of nodes that
+    contradict their peers are only recorded. The last bandwidth test of a pair is only shown; what
+    it says about the nodes' links is in telemetry.bandwidth. Tests are rare, so they are few and in
+    a dict.
     """
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
@@ -77,8 +99,9 @@ class LinkState:
         self._rows: dict[_Pair, int] = {}
         self._numbers: dict[str, int] = {}
         self._ends = np.zeros((64, 2), dtype=np.int64)  # the numbers of both nodes
-        self._rtt_ms, self._rtt_at_s = np.zeros(64), np.full(64, -np.inf)
-        self._rounds_ms = np.full((64, _ROUNDS), np.nan)  # the newest last
+        self._columns = _EMPTY.repeat(64)
+        self._contradicting: frozenset[str] = frozenset()
+        self._unconfirmed: dict[_Pair, float] = {}  # since when
         # |log(newest round / median before)| of pairs that are measured again
         self._deviations: deque[float] = deque(maxlen=_MAX_DEVIATIONS)
         self._estimates: RttEstimates | None = None
@@ -89,39 +112,59 @@ class LinkState:
         self._version = 0
         self._cached: tuple[object, LinkTable] | None = None
 
-    def set_rtt(self, node: str, peer: str, rtt_ms: float, at_s: float) -> None:
-        """Store a round trip by ICMP, ms, unless a newer one is stored."""
+    def set_round(self, node: str, peer: str, round_: PingRound, at_s: float) -> None:
+        """Store a round of pings by ICMP, unless a newer one is stored."""
         pair = _pair(node, peer)
+        row = self._row(pair)
+        if row is None:
+            return
+        end = pair.index(node)
+        said_at_s = float(self._columns["said_at_s"][row, end])
+        path = Path._make(self._columns["path"][row].item())
+        if at_s < max(path.at_s, path.lost_at_s, said_at_s):
+            return
+        before_ms, is_known = path.rtt_ms, at_s - path.at_s <= self._rtt_ttl_s
+        if round_.rtt_ms is None:
+            # Where the pings of one end never arrive, for example at a firewall, those of the other
+            # end count alone.
+            is_new = at_s - said_at_s > self._rtt_ttl_s
+            counts = node not in self._contradicting and not (is_new and is_known)
+        else:
+            self._columns["said_ms"][row, end] = max(round_.rtt_ms, LEAST_RTT_MS)
+            self._columns["said_at_s"][row, end] = at_s
+            self._columns["then_ms"][row, 1 - end] = self._columns["said_ms"][row, 1 - end]
+            counts = node not in self._contradicting
+        if not counts:
+            return
+        path = after(path, round_, at_s, self._rtt_ttl_s)
+        if is_known and round_.rtt_ms is not None:
+            self._deviations.append(abs(log(path.newest_ms / before_ms)))
+            if path.newest_ms > max(_JUMP * before_ms, before_ms + _LEAST_JUMP_MS):
+                self._note_jump(pair, at_s)
+        self._columns["path"][row] = path
+        if not path.is_unconfirmed:
+            self._unconfirmed.pop(pair, None)
+        elif len(self._unconfirmed) < _MAX_UNCONFIRMED:
+            self._unconfirmed.setdefault(pair, at_s)
+        self._version += 1
+
+    def _row(self, pair: _Pair) -> int | None:
+        """The pair's row, a new one if needed; None if there are too many."""
         row = self._rows.get(pair)
         if row is None and len(self._rows) < _MAX_LINKS:
             row = self._rows[pair] = len(self._rows)
             if row == len(self._ends):
                 self._ends = np.concatenate((self._ends, np.zeros_like(self._ends)))
-                self._rtt_ms = np.concatenate((self._rtt_ms, np.zeros(row)))
-                self._rtt_at_s = np.concatenate((self._rtt_at_s, np.full(row, -np.inf)))
-                self._rounds_ms = np.concatenate((self._rounds_ms, np.full((row, _ROUNDS), np.nan)))
+                self._columns = np.concatenate((self._columns, _EMPTY.repeat(row)))
             self._ends[row] = [self._number(end) for end in pair]
-        if row is None or at_s < self._rtt_at_s[row]:
-            return
-        rtt_ms, rounds_ms = max(rtt_ms, _LEAST_RTT_MS), self._rounds_ms[row]
-        is_known = at_s - self._rtt_at_s[row] <= self._rtt_ttl_s
-        if is_known:
-            before_ms = float(self._rtt_ms[row])
-            self._deviations.append(abs(log(rtt_ms / before_ms)))
-            if rtt_ms > max(_JUMP * before_ms, before_ms + _LEAST_JUMP_MS):
-                self._note_jump(node, peer, at_s)
-                self._note_jump(peer, node, at_s)
-        rounds_ms[:-1] = rounds_ms[1:] if is_known else np.nan
-        rounds_ms[-1] = rtt_ms
-        self._rtt_ms[row] = median(each for each in rounds_ms.tolist() if not isnan(each))
-        self._rtt_at_s[row] = at_s
-        self._version += 1
+        return row
 
-    def _note_jump(self, node: str, peer: str, at_s: float) -> None:
-        other, other_s = self._jumps.get(node, (peer, at_s))
-        self._jumps[node] = (peer, at_s)
-        if other != peer and at_s - other_s <= _JUMPS_WITHIN_S:
-            self._jumped_s[node] = at_s
+    def _note_jump(self, pair: _Pair, at_s: float) -> None:
+        for node, peer in (pair, pair[::-1]):
+            other, other_s = self._jumps.get(node, (peer, at_s))
+            self._jumps[node] = (peer, at_s)
+            if other != peer and at_s - other_s <= _JUMPS_WITHIN_S:
+                self._jumped_s[node] = at_s
 
     def jumped_s(self, node: str) -> float:
         """When the node's round trips to two peers last became far longer at about the same time,
@@ -155,21 +198,35 @@ class LinkState:
         estimated_from: the nodes whose unmeasured round trips are estimated, without an age.
         """
         count = len(self._rows)
+        paths = self._columns["path"][:count]
+        is_flapping = flapping(paths, now_s)
         columns = (
-            self._smoothed(np.arange(count)),
-            self._rtt_at_s[:count],
+            self._values(np.arange(count), now_s),
+            is_flapping,
             self._has_rtt(now_s),
+            self._is_unreachable(now_s),
         )
         noise = self._noise()
         readings = {}
-        for (a, b), rtt_ms, at_s, is_fresh in zip(
-            self._rows, *(column.tolist() for column in columns), strict=True
-        ):
-            if is_fresh:
-                age = (now_s - at_s) / self._rtt_ttl_s
-                source = "stale" if age > _STALE_SHARE else "measured"
-                error_ms = rtt_ms * noise * (1 + max(age, 0.0))
-                readings[a, b] = LinkReading(a, b, rtt_ms, at_s, "icmp", source, error_ms)
+        rows = zip(self._rows, paths.tolist(), *(x.tolist() for x in columns), strict=True)
+        for (a, b), fields, rtt_ms, flaps, is_fresh, is_unreachable in rows:
+            path = Path._make(fields)
+            if is_unreachable:
+                readings[a, b] = LinkReading(a, b, rtt_source=UNREACHABLE, loss=1.0, flapping=flaps)
+            elif is_fresh:
+                age = (now_s - path.at_s) / self._rtt_ttl_s
+                readings[a, b] = LinkReading(
+                    a,
+                    b,
+                    rtt_ms,
+                    path.at_s,
+                    rtt_method="icmp",
+                    rtt_source="stale" if age > _STALE_SHARE else "measured",
+                    rtt_error_ms=max(rtt_ms * noise * (1 + max(age, 0.0)), rtt_ms - path.rtt_ms),
+                    loss=1 - path.received / path.sent if path.sent else None,
+                    jitter_ms=None if isnan(path.jitter_ms) else path.jitter_ms,
+                    flapping=flaps,
+                )
         for a, b, rtt_ms, at_s in self._broker_bounds(now_s):
             readings[a, b] = LinkReading(a, b, rtt_ms, at_s, "mqtt", "measured", rtt_ms)
         for pair, (mbps, at_s, lower_bound) in self._bandwidths.items():
@@ -190,9 +247,15 @@ class LinkState:
             return _UNKNOWN_DEVIATION
         return float(np.expm1(_ERROR_SHARE * np.quantile(self._deviations, _COVERAGE)))
 
+    def _values(self, rows: Ints, now_s: float) -> Floats:
+        """The round trips of these rows, ms; of a flapping path the higher one of its levels."""
+        rtt_ms, paths = self._smoothed(rows), self._columns["path"][rows]
+        flaps = flapping(paths, now_s)
+        return np.where(flaps, np.fmax(rtt_ms, paths["higher_ms"]), rtt_ms)
+
     def _smoothed(self, rows: Ints) -> Floats:
         """The measured round trips of these rows, ms, with less noise where estimates help."""
-        estimates, rtt_ms = self._estimates, self._rtt_ms[rows]
+        estimates, rtt_ms = self._estimates, self._columns["path"]["rtt_ms"][rows]
         if estimates is None or not self._deviations:
             return rtt_ms
         noise = _MEDIAN_SHARE * float(np.quantile(self._deviations, _STANDARD))
@@ -208,7 +271,7 @@ class LinkState:
         for peer, value, near in columns:
             pair = _pair(node, peer)
             reading = readings.get(pair)
-            if peer == node or isnan(value) or (reading and reading.rtt_ms is not None):
+            if peer == node or isnan(value) or (reading and reading.rtt_source):
                 continue
             source = SOURCES[0] if near else SOURCES[1]
             readings[pair] = replace(
@@ -226,13 +289,15 @@ class LinkState:
         rows = np.flatnonzero(self._has_rtt(now_s))
         if len(np.unique(self._ends[rows])) < _FEWEST_NODES:
             rows = rows[:0]
-        return tuple(self._numbers), self._ends[rows], self._rtt_ms[rows], self._estimates
+        rtt_ms = self._columns["path"]["rtt_ms"][rows]
+        return tuple(self._numbers), self._ends[rows], rtt_ms, self._estimates
 
     def since(self, since_s: float) -> tuple[tuple[str, ...], Ints, Floats]:
         """Names, the pairs measured after `since_s` as indices into these, and their round trips,
         ms."""
-        rows = np.flatnonzero(self._rtt_at_s[: len(self._rows)] > since_s)
-        return tuple(self._numbers), self._ends[rows], self._rtt_ms[rows]
+        paths = self._columns["path"][: len(self._rows)]
+        rows = np.flatnonzero(paths["at_s"] > since_s)
+        return tuple(self._numbers), self._ends[rows], paths["rtt_ms"][rows]
 
     def set_estimates(self, estimates: RttEstimates) -> None:
         """Store the newest estimates."""
@@ -252,7 +317,9 @@ class LinkState:
             return {}
         numbers = {self._numbers[node]: node for node in nodes if node in self._numbers}
         ends = self._ends[: len(self._rows)]
-        fresh = now_s - self._rtt_at_s[: len(self._rows)] <= self._rtt_ttl_s * _STALE_SHARE
+        paths = self._columns["path"][: len(self._rows)]
+        measured_at_s = np.maximum(paths["at_s"], paths["lost_at_s"])
+        fresh = now_s - measured_at_s <= self._rtt_ttl_s * _STALE_SHARE
         is_asked = np.zeros(len(self._numbers), dtype=np.bool_)
         is_asked[list(numbers)] = True
         known: dict[str, list[int]] = {node: [] for node in numbers.values()}
@@ -281,6 +348,57 @@ class LinkState:
                 nearest[node] = [estimates.names[each] for each in kept[:count]]
         return nearest
 
+    def unconfirmed(self, now_s: float) -> dict[str, list[str]]:
+        """Node -> the peers whose last round differs from those before, so that another one is to
+        show soon if that lasts."""
+        self._unconfirmed = {
+            pair: at_s for pair, at_s in self._unconfirmed.items() if now_s - at_s <= _CONFIRM_S
+        }
+        peers: dict[str, list[str]] = {}
+        for a, b in self._unconfirmed:
+            peers.setdefault(a, []).append(b)
+            peers.setdefault(b, []).append(a)
+        return peers
+
+    # Contradictions: contradictions.py finds them, outside of the lock.
+
+    def reports(self, now_s: float) -> tuple[tuple[str, ...], Ints, Floats, Floats]:
+        """Names, m pairs as indexes of both ends, shape (m, 2), and the last round trip that each
+        end reported, ms, shape (m, 2), NaN if unknown or too old. Then, by how much the end that
+        reported last has changed its mind since the other one reported, |log(ratio)|, shape (m,);
+        if it had not reported before, 0 within a minute, and then infinite."""
+        columns, count = self._columns[: len(self._rows)], len(self._rows)
+        said_ms = np.where(
+            now_s - columns["said_at_s"] <= self._rtt_ttl_s, columns["said_ms"], np.nan
+        )
+        rows, last = np.arange(count), columns["said_at_s"].argmax(axis=1)
+        moved = abs(np.log(columns["said_ms"][rows, last] / columns["then_ms"][rows, last]))
+        with np.errstate(invalid="ignore"):  # neither end ever had a reply
+            is_late = abs(np.subtract(*columns["said_at_s"].T)) > _CONFIRM_S
+        moved = np.where(np.isnan(moved), np.where(is_late, np.inf, 0.0), moved)
+        return tuple(self._numbers), self._ends[:count].copy(), said_ms, moved
+
+    def set_contradicting(self, nodes: Set[str]) -> None:
+        """From now on the rounds of these nodes do not count. Pairs with one that is new have the
+        last round of the other end alone."""
+        new = [self._numbers[node] for node in nodes - self._contradicting if node in self._numbers]
+        self._contradicting = frozenset(nodes)
+        if not new:
+            return
+        is_out = np.zeros(len(self._numbers), dtype=np.bool_)
+        is_out[[self._numbers[node] for node in nodes if node in self._numbers]] = True
+        ends = self._ends[: len(self._rows)]
+        rows = np.flatnonzero(np.isin(ends, new).any(axis=1))
+        columns, believed = self._columns[rows], ~is_out[ends[rows]]
+        paths = _EMPTY["path"].repeat(len(rows))
+        for end in (0, 1):
+            # At most one end of these pairs is believed.
+            paths["at_s"][believed[:, end]] = columns["said_at_s"][believed[:, end], end]
+            for each in ("rtt_ms", "newest_ms"):
+                paths[each][believed[:, end]] = columns["said_ms"][believed[:, end], end]
+        self._columns["path"][rows] = paths
+        self._version += 1
+
     def _places(self, estimates: RttEstimates) -> Ints:
         """For each number of a node, its index in the estimates; -1 for a newer node."""
         return np.array([estimates.index.get(name, -1) for name in self._numbers], dtype=np.int64)
@@ -288,8 +406,12 @@ class LinkState:
     def rtt_ms_of(self, a: str, b: str, now_s: float) -> float | None:
         """The round trip of a pair, measured, else by its coordinates; None if unknown."""
         row = self._rows.get(_pair(a, b))
-        if row is not None and now_s - self._rtt_at_s[row] <= self._rtt_ttl_s:
-            return float(self._rtt_ms[row])
+        if row is not None:
+            path = Path._make(self._columns["path"][row].item())
+            if path.lost_rounds == LOST_ROUNDS and now_s - path.lost_at_s <= self._rtt_ttl_s:
+                return None
+            if now_s - path.at_s <= self._rtt_ttl_s:
+                return path.rtt_ms
         estimates = self._estimates
         if estimates is None or a not in estimates.index or b not in estimates.index:
             return None
@@ -313,7 +435,7 @@ class LinkState:
         places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
         rows = np.flatnonzero(self._has_rtt(now_s))
         ends: Ints = places[self._ends[rows]].reshape(-1, 2)
-        rtt_ms, at_s = self._smoothed(rows), self._rtt_at_s[rows]
+        rtt_ms, at_s = self._values(rows, now_s), self._columns["path"]["at_s"][rows]
         bounds = [
             (nodes.index[a], nodes.index[b], *leg)
             for a, b, *leg in self._broker_bounds(now_s)
@@ -325,7 +447,11 @@ class LinkState:
             at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in bounds]))
         here = (ends >= 0).all(axis=1)
         estimate = None if self._estimates is None else _rows_of(self._estimates, nodes)
-        return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here], at_s[here], estimate)
+        lost: Ints = places[self._ends[np.flatnonzero(self._is_unreachable(now_s))]].reshape(-1, 2)
+        lost = lost[(lost >= 0).all(axis=1)]
+        return LinkTable.of_columns(
+            len(nodes), ends[here], rtt_ms[here], at_s[here], estimate, unreachable=lost
+        )
 
     def _broker_bounds(self, now_s: float) -> list[tuple[str, str, float, float]]:
         """(a, b, ms, when measured) of the pairs without a fresh round trip of their own.
@@ -338,7 +464,7 @@ class LinkState:
         bounds = []
         for (a, a_ms, a_at_s), (b, b_ms, b_at_s) in combinations(sorted(legs), 2):
             row = self._rows.get((a, b))
-            if row is None or now_s - self._rtt_at_s[row] > ttl_s:
+            if row is None or now_s - self._columns["path"]["at_s"][row] > ttl_s:
                 bounds.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
         return bounds
 
@@ -351,27 +477,29 @@ class LinkState:
             if now_s - at_s > self._rtt_ttl_s:
                 del self._jumps[node]
                 self._jumped_s.pop(node, None)
-        kept = np.flatnonzero(self._has_rtt(now_s))
+        kept = np.flatnonzero(self._has_rtt(now_s) | self._is_unreachable(now_s))
         if len(self._rows) - len(kept) <= max(len(kept), _FEW_LINKS):
             return
         pairs = list(self._rows)  # in the order of their rows
         self._rows = {pairs[row]: place for place, row in enumerate(kept.tolist())}
-        unused = max(64 - len(kept), 0)
-        self._rtt_ms = np.concatenate((self._rtt_ms[kept], np.zeros(unused)))
-        self._rtt_at_s = np.concatenate((self._rtt_at_s[kept], np.full(unused, -np.inf)))
-        self._rounds_ms = np.concatenate(
-            (self._rounds_ms[kept], np.full((unused, _ROUNDS), np.nan))
-        )
+        self._columns = np.concatenate((self._columns[kept], _EMPTY.repeat(max(64 - len(kept), 0))))
         self._numbers.clear()
-        self._ends = np.zeros((len(self._rtt_ms), 2), dtype=np.int64)
+        self._ends = np.zeros((len(self._columns), 2), dtype=np.int64)
         for pair, row in self._rows.items():
             self._ends[row] = [self._number(end) for end in pair]
         self._version += 1
 
     def _has_rtt(self, now_s: float) -> Bools:
-        """For each row, whether its round trip is not too old."""
-        fresh: Bools = now_s - self._rtt_at_s[: len(self._rows)] <= self._rtt_ttl_s
-        return fresh
+        """For each row, whether its round trip is not too old, and the peer was not lost since."""
+        paths = self._columns["path"][: len(self._rows)]
+        is_there: Bools = paths["lost_rounds"] < LOST_ROUNDS
+        return is_there & (now_s - paths["at_s"] <= self._rtt_ttl_s)
+
+    def _is_unreachable(self, now_s: float) -> Bools:
+        """For each row, whether the last rounds got no reply."""
+        paths = self._columns["path"][: len(self._rows)]
+        is_lost: Bools = paths["lost_rounds"] == LOST_ROUNDS
+        return is_lost & (now_s - paths["lost_at_s"] <= self._rtt_ttl_s)
 
     def _number(self, node: str) -> int:
         return self._numbers.setdefault(node, len(self._numbers))

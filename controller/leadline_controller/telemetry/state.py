@@ -4,6 +4,7 @@ The MQTT thread writes and the event loop reads, hence the lock. Times are secon
 controller's monotonic clock. A value that is older than its time to live is unknown.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -16,9 +17,13 @@ from numpy.typing import NDArray
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeBandwidths, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading, columns
+from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
 from leadline_controller.telemetry.links import LinkReading, LinkState
+from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
+
+log = logging.getLogger(__name__)
 
 # Limit while the nodes of the cluster are not known.
 _MAX_NODES = 20_000
@@ -26,7 +31,9 @@ _MAX_NODES = 20_000
 _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
+_LEFT_OUT_S = 300.0  # after its last contradiction
 BROKER = "@broker"
+ROUND_TRIPS, BANDWIDTHS = "round trips", "bandwidths"
 _LINK, _USED = "link_mbps", "used_mbps"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
@@ -68,7 +75,8 @@ class TelemetryState:
     """All measurements by node, and counters of messages.
 
     refused: rejected messages by kind. accepted: the others. bandwidth_changes: how often the
-    bandwidth of a node, or whether that is a lower bound, changed.
+    bandwidth of a node, or whether that is a lower bound, changed. contradicting: the nodes whose
+    ROUND_TRIPS or BANDWIDTHS contradict those of their peers.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -79,6 +87,9 @@ class TelemetryState:
         self.refused: Counter[str] = Counter()
         self.accepted = 0
         self.bandwidth_changes = 0
+        self.contradicting = dict.fromkeys((ROUND_TRIPS, BANDWIDTHS), frozenset[str]())
+        self._until_s: dict[str, dict[str, float]] = {ROUND_TRIPS: {}, BANDWIDTHS: {}}
+        self._to_check: dict[str, str] = {}
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
@@ -206,16 +217,17 @@ class TelemetryState:
             self.accepted -= current
             return current
 
-    def rtts(self, node: str, stamp: Stamp, rtts_ms: Mapping[str, float]) -> bool:
-        """Store a round of pings: the replies of peers and of BROKER. False when not current."""
+    def rtts(self, node: str, stamp: Stamp, rounds: Mapping[str, PingRound]) -> bool:
+        """Store a round of pings to each peer, and to BROKER. False when not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
-            for peer, rtt_ms in rtts_ms.items():
-                if peer == BROKER:
-                    self._links.set_broker_leg(node, rtt_ms, stamp.measured_s)
-                elif peer in self._records and peer != node:
-                    self._links.set_rtt(node, peer, rtt_ms, stamp.measured_s)
+            for peer, round_ in rounds.items():
+                if peer != BROKER:
+                    if peer in self._records and peer != node:
+                        self._links.set_round(node, peer, round_, stamp.measured_s)
+                elif round_.rtt_ms is not None:
+                    self._links.set_broker_leg(node, round_.rtt_ms, stamp.measured_s)
             return True
 
     def bandwidth_report(self, node: str, stamp: Stamp) -> bool:
@@ -319,12 +331,44 @@ class TelemetryState:
     def estimate_rtts(self, now_s: float) -> None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
         regularly on a thread of its own."""
+        self._judge(now_s)
         with self._lock:
             names, ends, rtt_ms, previous = self._links.measured(now_s)
         if len(ends):
             estimates = estimate(names, ends, rtt_ms, previous)
             with self._lock:
                 self._links.set_estimates(estimates)
+
+    def _judge(self, now_s: float) -> None:
+        """Find the nodes whose round trips contradict those of their peers."""
+        with self._lock:
+            names, ends, said_ms, moved = self._links.reports(now_s)
+        is_said = ~np.isnan(said_ms)
+        both = is_said.all(axis=1)
+        comparable, differ = compare(said_ms[both], moved[both])
+        found = outvoted(len(names), ends[both][comparable], differ[comparable])
+        checked = to_be_checked(len(names), ends, is_said, np.random.default_rng(int(now_s)))
+        self._to_check = {names[node]: names[peer] for node, peer in checked.tolist()}
+        self.judge(ROUND_TRIPS, {names[at] for at in np.flatnonzero(found).tolist()}, now_s)
+
+    def judge(self, what: str, found: Set[str], now_s: float) -> None:
+        """Store that the reports of these nodes contradict those of their peers now. `what`:
+        ROUND_TRIPS or BANDWIDTHS. Other nodes count again when they did not for five minutes."""
+        with self._lock:
+            before = self.contradicting[what]
+            until_s = {n: at_s for n, at_s in self._until_s[what].items() if at_s > now_s}
+            self._until_s[what] = until_s | dict.fromkeys(found, now_s + _LEFT_OUT_S)
+            nodes = self.contradicting[what] = frozenset(self._until_s[what])
+            if what == ROUND_TRIPS:
+                self._links.set_contradicting(nodes)
+        for node in sorted(nodes - before):
+            log.warning(
+                "node %s: its %s contradict those of its peers and do not count; check the load "
+                "and the agent of the board, and renew its certificate if another may have its key",
+                *(node, what),
+            )
+        for node in sorted(before - nodes):
+            log.info("node %s: its %s agree with those of its peers again", node, what)
 
     def nearest_unknown(
         self, nodes: Sequence[str], count: int, now_s: float
@@ -333,6 +377,17 @@ class TelemetryState:
         round trip from it is unknown or stale."""
         with self._lock:
             return self._links.nearest_unknown(nodes, count, now_s)
+
+    def pings_wanted(self, nodes: Iterable[str], now_s: float) -> dict[str, list[str]]:
+        """For each of these nodes, the peers to ping next: those whose last round differed from the
+        ones before, and one that alone has measured the pair so far."""
+        with self._lock:
+            unconfirmed = self._links.unconfirmed(now_s)
+            checked = {node: self._to_check.get(node) for node in nodes}
+        return {
+            node: [*unconfirmed.get(node, ()), *([peer] if peer else ())]
+            for node, peer in checked.items()
+        }
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new

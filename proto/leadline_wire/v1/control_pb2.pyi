@@ -53,7 +53,7 @@ class Measurement(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ..., confidence: _Optional[float] = ..., source: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s")
+    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s", "contradicting")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,7 @@ class NodeStatus(_message.Message):
     REQUESTED_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
     REPORT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    CONTRADICTING_FIELD_NUMBER: _ClassVar[int]
     name: str
     in_cluster: bool
     schedulable: bool
@@ -86,7 +87,8 @@ class NodeStatus(_message.Message):
     requested: Resources
     notes: _containers.RepeatedScalarFieldContainer[str]
     report_age_s: float
-    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., report_age_s: _Optional[float] = ...) -> None: ...
+    contradicting: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., report_age_s: _Optional[float] = ..., contradicting: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_bytes", "pods")
@@ -119,7 +121,7 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., placed_pods: _Optional[_Iterable[str]] = ..., history: _Optional[_Union[GetHistoryResponse, _Mapping]] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method", "rtt_source", "rtt_error_ms", "bandwidth_confidence")
+    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method", "rtt_source", "rtt_error_ms", "bandwidth_confidence", "loss", "jitter_ms", "flapping")
     A_FIELD_NUMBER: _ClassVar[int]
     B_FIELD_NUMBER: _ClassVar[int]
     RTT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +133,9 @@ class LinkStatus(_message.Message):
     RTT_SOURCE_FIELD_NUMBER: _ClassVar[int]
     RTT_ERROR_MS_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    JITTER_MS_FIELD_NUMBER: _ClassVar[int]
+    FLAPPING_FIELD_NUMBER: _ClassVar[int]
     a: str
     b: str
     rtt_ms: float
@@ -142,7 +147,10 @@ class LinkStatus(_message.Message):
     rtt_source: str
     rtt_error_ms: float
     bandwidth_confidence: float
-    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ..., rtt_source: _Optional[str] = ..., rtt_error_ms: _Optional[float] = ..., bandwidth_confidence: _Optional[float] = ...) -> None: ...
+    loss: float
+    jitter_ms: float
+    flapping: bool
+    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ..., rtt_source: _Optional[str] = ..., rtt_error_ms: _Optional[float] = ..., bandwidth_confidence: _Optional[float] = ..., loss: _Optional[float] = ..., jitter_ms: _Optional[float] = ..., flapping: _Optional[bool] = ...) -> None: ...
 
 class GetHistoryRequest(_message.Message):
     __slots__ = ("name", "series", "from_unix_s", "to_unix_s", "step_s")

@@ -28,6 +28,7 @@ from leadline_controller.probing.spending import AccountReading
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
@@ -199,7 +200,7 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     harness.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
     harness.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
     harness.hear("guest", cpu_percent=3.0)
-    harness.telemetry.rtts("n1", harness.stamp("n1", age_s=2), {"n2": 0.42})
+    harness.telemetry.rtts("n1", harness.stamp("n1", age_s=2), {"n2": PingRound(0.42)})
     # Too short to be more than a lower bound.
     test = BandwidthTest("n1", "n2", 94.9 * 6, seconds=0.001, at_s=harness.now_s - 120)
     harness.telemetry.bandwidth(test)

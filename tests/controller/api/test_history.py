@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from leadline_controller.api.history import span
+from leadline_controller.telemetry.paths import PingRound
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -80,7 +81,7 @@ def harness() -> ControllerHarness:
     for minute in range(20):
         for name in ("n1", "n2"):
             harness.hear(name, cpu_percent=float(minute))
-        harness.telemetry.rtts("n1", harness.stamp("n1"), {"n2": 5.0})
+        harness.telemetry.rtts("n1", harness.stamp("n1"), {"n2": PingRound(5.0)})
         harness.sample()
         harness.now_s += 60
     harness.sample()

@@ -1,12 +1,15 @@
-"""What the listing of nodes says of boards that are not probed."""
+"""What the listings of nodes and links say beside values: not probed, not believed, lost."""
 
 from dataclasses import replace
 
+import pytest
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.framework.ports import NodeChanged
 from leadline_controller.probing.addresses import AddressPolicy
+from leadline_controller.telemetry.paths import PingRound
+from leadline_controller.telemetry.state import BANDWIDTHS, ROUND_TRIPS
 
-from tests.controller.api.api_harness import ControllerHarness
+from tests.controller.api.api_harness import ControllerHarness, example_controller
 from tests.controller.builders import node
 
 
@@ -26,3 +29,25 @@ def test_a_board_that_is_not_probed_is_noted_with_the_reason() -> None:
     ]
     assert notes["silent"] == ["agent never heard"]
     assert not [note for note in notes["stranger"] if note.startswith("not probed")]
+
+
+def test_a_node_that_contradicts_its_peers_says_so() -> None:
+    harness = example_controller()
+    harness.telemetry.judge(ROUND_TRIPS, {"n1"}, harness.now_s)
+    harness.telemetry.judge(BANDWIDTHS, {"n1"}, harness.now_s)
+    reader = NodeReader(harness.source)
+    assert list(reader.status("n1").contradicting) == [ROUND_TRIPS, BANDWIDTHS]
+    assert "round trips contradict its peers'" in reader.status("n1").notes
+    assert not reader.status("n2").contradicting
+
+
+def test_a_link_has_loss_jitter_and_whether_it_flaps() -> None:
+    harness = example_controller()
+    for age_s, rtt_ms in ((1.5, 0.5), (1.0, None), (0.5, 0.42)):
+        round_ = PingRound(rtt_ms, 2, 0 if rtt_ms is None else 2)
+        harness.telemetry.rtts("n1", harness.stamp("n1", age_s=age_s), {"n2": round_})
+    (link,) = NodeReader(harness.source).links_of("n1")
+    assert link.rtt_ms == pytest.approx(0.42)
+    assert link.loss == pytest.approx(2 * 7 / 8 / (((1 * 7 / 8 + 2) * 7 / 8 + 2) * 7 / 8 + 2))
+    assert 0 < link.jitter_ms < 0.1
+    assert not link.flapping

@@ -12,6 +12,7 @@ from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli.__main__ import run
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.telemetry.paths import PingRound
 
 from tests.controller.api.api_harness import ControllerHarness, answering, example_controller, pod
 from tests.support.certificates import Authority
@@ -109,7 +110,7 @@ async def test_the_history_of_a_node_is_drawn_and_in_json_has_its_points(
 ) -> None:
     for minute in range(30):
         harness.hear("n1", cpu_percent=float(minute % 8), memory_percent=40.0)
-        harness.telemetry.rtts("n1", harness.stamp("n1"), {"n2": 0.42})
+        harness.telemetry.rtts("n1", harness.stamp("n1"), {"n2": PingRound(0.42)})
         harness.sample()
         harness.now_s += 60
     harness.sample()

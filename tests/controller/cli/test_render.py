@@ -145,6 +145,19 @@ def test_a_round_trip_through_the_broker_is_an_upper_bound() -> None:
             "?12 (icmp ±1.5 6m)",
         ),
         ({"rtt_source": "estimated"}, "~12", "~12 (estimated ±1.5)"),
+        (
+            {"rtt_source": "measured", "rtt_method": "icmp", "jitter_ms": 1.1, "loss": 0.004},
+            "12",
+            "12 (icmp)",
+        ),
+        (
+            {
+                **{"rtt_source": "measured", "rtt_method": "icmp", "rtt_age_s": 9},
+                **{"flapping": True, "jitter_ms": 3.0, "loss": 0.25},
+            },
+            "!12",
+            "!12 (icmp 9s flapping jitter 3 loss 25 %)",
+        ),
         ({"rtt_source": "triangulated"}, "~12", "~12 (triangulated ±1.5)"),
     ],
 )
@@ -152,9 +165,39 @@ def test_a_round_trip_shows_its_source(link: dict[str, Any], shown: str, wide: s
     status = pb.LinkStatus(a="a", b="b", rtt_ms=12.0, rtt_error_ms=1.5, **link)
     response = pb.GetMatrixResponse(nodes=["a", "b"], links=[status])
     for is_wide, expected in ((False, shown), (True, wide)):
-        on = console()
+        on = console(200)
         on.print(links.matrix_of(response, "rtt", wide=is_wide))
         assert expected in text(on)
+
+
+def test_a_pair_that_loses_all_packets_is_shown_as_lost() -> None:
+    status = pb.LinkStatus(a="a", b="b", rtt_source="unreachable", loss=1.0)
+    on = console()
+    on.print(links.matrix_of(pb.GetMatrixResponse(nodes=["a", "b"], links=[status]), "rtt"))
+    assert rows(text(on))["a"] == ["·", "lost"]
+    told = links.document(status)
+    assert (told["rtt_ms"], told["rtt_source"], told["loss"]) == (None, "unreachable", 1.0)
+    assert (told["jitter_ms"], told["flapping"]) == (None, False)
+
+
+def test_a_node_shows_jitter_and_loss_of_its_links() -> None:
+    status = pb.LinkStatus(
+        a="a",
+        b="b",
+        rtt_ms=12.0,
+        rtt_source="measured",
+        rtt_method="icmp",
+        rtt_age_s=9,
+        jitter_ms=0.25,
+        loss=0.125,
+        flapping=True,
+    )
+    on = console()
+    on.print(links.links_of("a", [status]))
+    shown = rows(text(on))["b"]
+    assert shown[0] == "!12"
+    assert "flapping" in shown[1]
+    assert shown[2:4] == ["0.25", "12.5"]
 
 
 def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:

@@ -1,3 +1,4 @@
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -135,6 +136,27 @@ def test_ends_that_contradict_each_other_are_not_believed(
     assert moved == MAX_BYTES
     assert (result is not None) == agree
     assert grants.disagreements == ({} if agree else {"a": 1, "b": 1})
+
+
+def test_a_board_that_disagrees_with_most_of_its_peers_is_named_for_an_hour() -> None:
+    grants, names = BandwidthGrants(), ("a", "b", "c", "d", "e")
+    for client, server in permutations(names, 2):
+        planned = PlannedTest(client, server, MAX_BYTES, (), {client: 0.08, server: 0.08})
+        grants.add(planned, "x-1", MOST_MBPS, now_s=0.0, ends_s=ENDS_S)
+        transferred = 190_000 if "c" in (client, server) else MAX_BYTES
+        grants.report(client, sent(peer=server), 4.0)
+        grants.report(server, received(peer=client, transferred_bytes=transferred), 5.0)
+    assert grants.contradicting(100.0) == {"c"}
+    assert grants.contradicting(4000.0) == set()
+
+
+def test_nobody_is_named_for_one_disagreement() -> None:
+    grants = granted()
+    assert grants.contradicting(0.0) == set()
+    grants.report("a", sent(), 4.0)
+    grants.report("b", received(transferred_bytes=190_000), 5.0)
+    assert grants.disagreements == {"a": 1, "b": 1}
+    assert grants.contradicting(10.0) == set()
 
 
 @pytest.mark.parametrize("end", ["a", "b"])

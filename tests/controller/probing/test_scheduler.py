@@ -16,7 +16,7 @@ from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
-from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState, TimesToLive
 from leadline_wire import topics
 from leadline_wire.codec import encode, kind_of
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -323,6 +323,35 @@ def test_of_thousands_of_boards_each_tick_plans_tests_for_some_and_all_have_thei
     for tick in range(1, 10):
         harness.probe_scheduler.tick(tick * 15.0)  # the tests before have expired
     assert {node for test in harness.sent.tested() for node in test} == set(harness.nodes)
+
+
+def test_a_round_that_differs_is_repeated_from_both_ends_with_their_next_leases() -> None:
+    harness = ProbeHarness(*(f"n{i:02}" for i in range(40)))
+    harness.probe_scheduler.tick(0.0)
+    for at_s, rtt_ms in ((1.0, 5.0), (2.0, 5.0), (3.0, 5.0), (18.0, 80.0)):
+        harness.telemetry.rtt("n00", "n20", rtt_ms, at_s)
+    harness.sent.pings.clear()
+    harness.probe_scheduler.tick(20.0)
+    peers = {node: [peer.node for peer in work.peers] for node, work in harness.sent.pings}
+    assert "n20" in peers["n00"]
+    assert "n00" in peers["n20"]
+    assert all(len(each) == LIMITS.ping_peers for each in peers.values())
+
+
+def test_a_node_whose_bandwidth_tests_contradict_its_peers_measures_no_other_one() -> None:
+    harness = ProbeHarness("n1", "n2", "n3", "n4")
+    harness.telemetry.state.judge(BANDWIDTHS, {"n1"}, 0.0)
+    clients, servers = set(), set()
+    for at_s in range(0, 290, 10):
+        harness.probe_scheduler.tick(float(at_s))
+        for client, server in harness.sent.tested():
+            clients.add(client)
+            servers.add(server)
+    assert clients == {"n1", "n2", "n3", "n4"}
+    assert servers == {"n2", "n3", "n4"}
+    for at_s in range(300, 600, 10):
+        harness.probe_scheduler.tick(float(at_s))
+    assert "n1" in {server for _, server in harness.sent.tested()}
 
 
 # Results of leases.

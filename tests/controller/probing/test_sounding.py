@@ -1,5 +1,6 @@
 """What the probe scheduler and the estimates believe about networks that are known."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from leadline_controller.framework.view import Floats
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.sounding import Sounding
 from leadline_controller.probing.truth import Change, Truth, Uplink, read_truth
+from leadline_controller.telemetry.state import ROUND_TRIPS
 from leadline_wire import topics
 
 from tests.controller.probing import networks
@@ -104,6 +106,76 @@ def test_a_changed_round_trip_is_noticed_at_the_next_measurements_of_the_pair() 
     run.run(3)
     (change,) = run.document()["changes"]
     assert 0 < change["noticed_after_s"] <= 60
+
+
+@pytest.mark.parametrize("count", [6, 12, 30])
+def test_a_path_that_flaps_is_shown_as_flapping_and_no_other_one(count: int) -> None:
+    values = (200.0, 5.0, 200.0, 5.0)
+    changes = tuple(Change(90.0 * (1 + at), 1, 2, ms) for at, ms in enumerate(values))
+    run = Sounding(truth_of(networks.clustered, count, 1, changes=changes))
+    run.run(9)
+    found = {(x.a, x.b): x for x in run.telemetry.links(run.now_s)}
+    assert [pair for pair, link in found.items() if link.flapping] == [("n1", "n2")]
+    assert found["n1", "n2"].rtt_ms == pytest.approx(200.0, rel=0.3)
+
+
+class _WithLiars(Sounding):
+    """Some boards report other round trips than they measure. accused: every node that was ever
+    found to contradict its peers."""
+
+    def __init__(self, truth: Truth, liars: set[str], lie: Callable[[float], float]) -> None:
+        super().__init__(truth)
+        self.accused: set[str] = set()
+        self._liars, self._lie = liars, lie
+
+    def _publish(self, board: Any, kind: topics.Kind, message: Any) -> None:
+        if kind is topics.Kind.RTT:
+            self.accused |= self.telemetry.contradicting[ROUND_TRIPS]
+            if board.name in self._liars:
+                for peer in message.peers:
+                    peer.rtt_ms = self._lie(peer.rtt_ms)
+        super()._publish(board, kind, message)
+
+
+RANDOM = np.random.default_rng(7)
+
+
+@pytest.mark.parametrize(("count", "minutes"), [(10, 1), (30, 2), (100, 2)])
+@pytest.mark.parametrize(
+    "lie", [lambda _: 0.1, lambda ms: 10 * ms, lambda _: RANDOM.uniform(0.1, 100)]
+)
+def test_boards_that_lie_are_left_out_and_no_other_board_is(
+    count: int, minutes: float, lie: Callable[[float], float]
+) -> None:
+    chosen = np.random.default_rng(count).choice(count, count // 10, replace=False)
+    liars = {f"n{at}" for at in chosen}
+    run = _WithLiars(truth_of(networks.clustered, count, 1), liars, lie)
+    run.run(minutes)
+    assert run.telemetry.contradicting[ROUND_TRIPS] == run.accused == liars
+    summary = run.document()["summary"]
+    assert summary["median_relative_error"] <= 0.08
+    assert summary["p90_relative_error"] <= 0.25
+    assert summary["within_error_share"] >= 0.9
+
+
+@pytest.mark.parametrize("network", [networks.clustered, networks.switched, *UNCLUSTERED])
+def test_honest_boards_never_contradict_their_peers(network: networks.Network) -> None:
+    truth = replace(truth_of(network, 40, 1, loss=0.05), noise=0.3)
+    run = _WithLiars(truth, set(), lambda ms: ms)
+    run.run(4)
+    assert run.accused == set()
+    assert not [link for link in run.telemetry.links(run.now_s) if link.flapping]
+
+
+@pytest.mark.parametrize("count", [6, 30, 60])
+def test_a_board_that_moves_is_not_taken_for_a_liar(count: int) -> None:
+    run = _WithLiars(truth_of(networks.clustered, count, 1), set(), lambda ms: ms)
+    run.run(2)
+    run._rtt_ms[1, :] = run._rtt_ms[:, 1] = 100.0
+    run.run(6)
+    assert run.accused == set()
+    believed_ms = np.delete(believed_by(run)[1], 1)
+    assert believed_ms == pytest.approx(np.full(count - 1, 100.0), rel=0.25)
 
 
 def test_lost_pings_leave_pairs_known() -> None:

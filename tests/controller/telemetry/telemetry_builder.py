@@ -6,6 +6,7 @@ from typing import Any
 from leadline_controller.framework.view import METRICS, NodeTable
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
 
@@ -42,9 +43,10 @@ class TelemetryBuilder:
         reading = BoardReading(dict(zip(METRICS, values, strict=False)))
         return self.state.report(name, self.stamp(name, measured_s=at_s, **stamp), reading)
 
-    def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float) -> bool:
-        rtts_ms = {} if rtt_ms is None else {peer: rtt_ms}
-        return self.state.rtts(name, self.stamp(name, measured_s=at_s), rtts_ms)
+    def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float, **stamp: Any) -> bool:
+        """A round of two pings; None if both were lost."""
+        rounds = {peer: PingRound(rtt_ms, 2, 0 if rtt_ms is None else 2)}
+        return self.state.rtts(name, self.stamp(name, measured_s=at_s, **stamp), rounds)
 
     def bandwidth(
         self, client: str, server: str, mbps: float, at_s: float, *, lower_bound: bool = False

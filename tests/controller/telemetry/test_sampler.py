@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from leadline_controller.framework.view import Floats
 from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sampler import PEERS, Sampler
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.series import FINE, MEAN, Block, SeriesKey
@@ -33,7 +34,8 @@ class Boards:
         self.telemetry.report(name, self.stamp(), BoardReading(values))
 
     def ping(self, name: str, rtts_ms: dict[str, float]) -> None:
-        self.telemetry.rtts(name, self.stamp(), rtts_ms)
+        rounds = {peer: PingRound(rtt_ms) for peer, rtt_ms in rtts_ms.items()}
+        self.telemetry.rtts(name, self.stamp(), rounds)
 
     def wait(self, seconds: float) -> None:
         self.written += self.sampler.sample(self.now_s, self.unix_s)
