@@ -7,6 +7,7 @@ leader's lease.
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain, takewhile
 
 import numpy as np
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -14,7 +15,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_controller.probing.bandwidth import PlannedTest
 from leadline_controller.probing.planning import DELIVERY_S
 from leadline_controller.telemetry.bandwidth import BandwidthTest
-from leadline_controller.telemetry.contradictions import outvoted
+from leadline_controller.telemetry.contradictions import LEAST_AGAINST, outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
 _DONE = pb.BandwidthReport.DONE
@@ -134,15 +135,24 @@ class BandwidthGrants:
 
     def contradicting(self, now_s: float) -> set[str]:
         """The nodes that disagree with most of their peers about tests of the last hour."""
-        self._verdicts = {
-            pair: verdict
-            for pair, verdict in self._verdicts.items()
-            if now_s - verdict[1] <= _VERDICT_S
-        }
-        index = {name: at for at, name in enumerate(sorted({x for p in self._verdicts for x in p}))}
-        ends = np.array([(index[a], index[b]) for a, b in self._verdicts], dtype=np.int64)
-        disagree = np.array([x for x, _ in self._verdicts.values()], dtype=np.bool_)
-        found = outvoted(len(index), ends.reshape(-1, 2), disagree)
+        # There are up to 50,000, on the event loop: so those that cannot matter are left out.
+        verdicts = self._verdicts.items()
+        old = takewhile(lambda each: now_s - each[1][1] > _VERDICT_S, verdicts)  # the oldest first
+        for pair in [pair for pair, _ in old]:
+            del self._verdicts[pair]
+        against = Counter(
+            chain.from_iterable([pair for pair, (disagreed, _) in verdicts if disagreed])
+        )
+        accused = {node for node, count in against.items() if count >= LEAST_AGAINST}
+        if not accused:
+            return set()
+        pairs = [pair for pair in self._verdicts if pair[0] in accused or pair[1] in accused]
+        index = {name: at for at, name in enumerate(sorted({x for pair in pairs for x in pair}))}
+        ends = np.array([(index[a], index[b]) for a, b in pairs], dtype=np.int64)
+        disagree = np.array([self._verdicts[pair][0] for pair in pairs], dtype=np.bool_)
+        # With others that nobody disagrees with, the nodes are still as many as they are.
+        count = len({node for pair in self._verdicts for node in pair})
+        found = outvoted(count, ends, disagree)
         return {name for name, at in index.items() if found[at]}
 
 

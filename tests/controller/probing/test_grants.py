@@ -1,10 +1,12 @@
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
+import numpy as np
 import pytest
 from leadline_controller.probing.bandwidth import PlannedTest
 from leadline_controller.probing.grants import BLOCK_BYTES, LATE_S, BandwidthGrants, PingGrants
 from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.telemetry.contradictions import outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -148,6 +150,26 @@ def test_a_board_that_disagrees_with_most_of_its_peers_is_named_for_an_hour() ->
         grants.report(server, received(peer=client, transferred_bytes=transferred), 5.0)
     assert grants.contradicting(100.0) == {"c"}
     assert grants.contradicting(4000.0) == set()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_peers_that_cannot_be_named_are_left_out_without_an_effect(seed: int) -> None:
+    random, count = np.random.default_rng(seed), int(np.random.default_rng(seed).integers(3, 30))
+    grants = BandwidthGrants()
+    wrong = random.random(count) < 0.2
+    every = np.array(list(combinations(range(count), 2)))
+    ends = every[random.random(len(every)) < 0.5]
+    disagree = wrong[ends].any(axis=1) | (random.random(len(ends)) < 0.05)
+    for (a, b), disagrees in zip(ends.tolist(), disagree.tolist(), strict=True):
+        client, server = f"n{a:02}", f"n{b:02}"
+        planned = PlannedTest(client, server, MAX_BYTES, (), {client: 0.08, server: 0.08})
+        grants.add(planned, "x-1", MOST_MBPS, now_s=0.0, ends_s=ENDS_S)
+        transferred = 190_000 if disagrees else MAX_BYTES
+        grants.report(client, sent(peer=server), 4.0)
+        grants.report(server, received(peer=client, transferred_bytes=transferred), 5.0)
+    everyone, places = np.unique(ends, return_inverse=True)
+    found = outvoted(len(everyone), places.reshape(-1, 2), disagree)
+    assert grants.contradicting(10.0) == {f"n{at:02}" for at in everyone[found]}
 
 
 def test_nobody_is_named_for_one_disagreement() -> None:
