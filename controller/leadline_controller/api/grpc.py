@@ -165,7 +165,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             )
         answer = pb.GetNodeResponse(
             node=reader.status(request.name),
-            links=reader.links_of(request.name),
+            links=await asyncio.to_thread(reader.links_of, request.name),
             placed_pods=reader.placed_pods(request.name),
         )
         if request.HasField("history"):

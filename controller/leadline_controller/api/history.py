@@ -1,5 +1,6 @@
 """Measured series of a node as messages of the inspection service, bounded in steps."""
 
+import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -64,7 +65,8 @@ async def blocks_of(
     end_s = max(shown.from_s + shown.steps * shown.step_s, int(now_s))
     first_s = min(shown.from_s, int(now_s - _DAY_S))
     blocks = await source.history.series(board, first_s, end_s)
-    newest = source.sampler.block(board) if source.sampler else None
+    # The sampler reads all boards under its lock, and makes blocks of all at times.
+    newest = await asyncio.to_thread(source.sampler.block, board) if source.sampler else None
     return [*blocks, newest] if newest else blocks
 
 

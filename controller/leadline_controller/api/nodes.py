@@ -133,11 +133,13 @@ class NodeReader:
         )
 
     def links_of(self, node: str) -> list[pb.LinkStatus]:
-        """The links of one node, measured or estimated, sorted by names."""
-        return [link for link in self._link_statuses((node,)) if node in (link.a, link.b)]
+        """The links of one node, measured or estimated, sorted by names. On any thread."""
+        return self._link_statuses((node,), node)
 
-    def _link_statuses(self, estimated_from: Iterable[str]) -> list[pb.LinkStatus]:
-        links = self._source.telemetry.links(self._now_s, estimated_from)
+    def _link_statuses(
+        self, estimated_from: Iterable[str], node: str | None = None
+    ) -> list[pb.LinkStatus]:
+        links = self._source.telemetry.links(self._now_s, estimated_from, node)
         links.sort(key=lambda link: (in_order(link.a), in_order(link.b)))
         return [self._link_status(link) for link in links]
 

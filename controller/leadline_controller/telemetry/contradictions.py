@@ -12,7 +12,7 @@ from leadline_controller.framework.view import Bools, Floats, Ints
 
 # Two of three nodes outvote the third. In a larger cluster the first two peers of a node may both
 # be wrong, so more have to vote.
-_LEAST_AGAINST, _LEAST_VOTES = 2, 5
+LEAST_AGAINST, _LEAST_VOTES = 2, 5
 _OUT_ABOVE = 0.5  # the share of its peers that a node contradicts
 _ENOUGH_VOTES = 8
 _MAX_PASSES = 10
@@ -38,7 +38,7 @@ def outvoted(count: int, ends: Ints, disagree: Bools) -> Bools:
             against += np.bincount(ends[trusted & disagree, node], minlength=count)
         # The first pass suspects all that disagree with many; the others clear those that did so
         # only with suspects.
-        found: Bools = (against > _OUT_ABOVE * votes) & (against >= _LEAST_AGAINST)
+        found: Bools = (against > _OUT_ABOVE * votes) & (against >= LEAST_AGAINST)
         if (found == suspect).all():
             break
         suspect = found

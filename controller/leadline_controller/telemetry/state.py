@@ -31,6 +31,7 @@ _MAX_NODES = 20_000
 _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
+_TOO_MANY_PAIRS = "too_many_pairs"
 _LEFT_OUT_S = 300.0  # after its last contradiction
 BROKER = "@broker"
 ROUND_TRIPS, BANDWIDTHS = "round trips", "bandwidths"
@@ -74,7 +75,8 @@ class _Record:
 class TelemetryState:
     """All measurements by node, and counters of messages.
 
-    refused: rejected messages by kind. accepted: the others. bandwidth_changes: how often the
+    refused: rejected messages by kind, and rounds of pairs that had no place. accepted: the other
+    messages. bandwidth_changes: how often the
     bandwidth of a node, or whether that is a lower bound, changed. contradicting: the nodes whose
     ROUND_TRIPS or BANDWIDTHS contradict those of their peers.
 
@@ -222,12 +224,15 @@ class TelemetryState:
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
+            before = self._links.refused
             for peer, round_ in rounds.items():
                 if peer != BROKER:
                     if peer in self._records and peer != node:
                         self._links.set_round(node, peer, round_, stamp.measured_s)
                 elif round_.rtt_ms is not None:
                     self._links.set_broker_leg(node, round_.rtt_ms, stamp.measured_s)
+            if self._links.refused > before:
+                self.refused[_TOO_MANY_PAIRS] += self._links.refused - before
             return True
 
     def bandwidth_report(self, node: str, stamp: Stamp) -> bool:
@@ -294,11 +299,14 @@ class TelemetryState:
             if not np.isnan(value)
         }
 
-    def links(self, now_s: float, estimated_from: Iterable[str] = ()) -> list[LinkReading]:
-        """Every pair of nodes with a value that is known now, and estimates of the unmeasured
-        round trips from these nodes."""
+    def links(
+        self, now_s: float, estimated_from: Iterable[str] = (), node: str | None = None
+    ) -> list[LinkReading]:
+        """Every pair of nodes with a value that is known now, of `node` alone if there is one, and
+        estimates of the unmeasured round trips from the nodes of `estimated_from`."""
         with self._lock:
-            return self._links.fresh(now_s, estimated_from)
+            readings = self._links.fresh(now_s, estimated_from, node)
+        return readings()
 
     def node_links(self, names: Iterable[str], now_s: float) -> list[NodeLink]:
         """What is known of the links of these nodes."""

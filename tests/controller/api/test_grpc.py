@@ -2,14 +2,17 @@
 
 import contextlib
 import math
+import threading
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from leadline_controller.api.grpc import SERVICE, InspectionServer
+from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.placements import why_unexplained
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.decisions.log import BOUND, PENDING
@@ -204,6 +207,25 @@ async def test_one_node_with_its_links_and_pods(harness: ControllerHarness, stub
     assert placed is not None
     assert placed.node == "n1"
     assert "default/web-1" in response.placed_pods
+
+
+async def test_links_and_blocks_of_a_node_do_not_hold_up_the_event_loop(
+    harness: ControllerHarness, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def recorded(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            threads.append(threading.current_thread())
+            return method(*arguments)
+
+        return call
+
+    monkeypatch.setattr(NodeReader, "links_of", recorded(NodeReader.links_of))
+    monkeypatch.setattr(harness.sampler, "block", recorded(harness.sampler.block))
+    await stub.GetNode(pb.GetNodeRequest(name="n1", history=pb.GetHistoryRequest()))
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 async def test_an_unknown_node_is_not_found(stub: Stub) -> None:

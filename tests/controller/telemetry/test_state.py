@@ -1,4 +1,4 @@
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -553,3 +553,42 @@ def test_throttling_is_known_while_the_report_is_fresh() -> None:
     builder.state.report("n1", builder.stamp("n1", measured_s=100.0), reading)
     assert builder.state.board("n1", 100.0) == reading
     assert builder.state.measurements("n1", 100.0) == {"cpu_celsius": (80.0, 0.0)}
+
+
+def test_pairs_that_are_too_old_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_MAX_LINKS", 10)
+    names = [f"n{i}" for i in range(6)]
+    builder = TelemetryBuilder(*names)
+    pairs = list(combinations(names[:5], 2))
+    for at, (a, b) in enumerate(pairs):
+        builder.rtt(a, b, 1.0 + at, 0.0 if at in (0, 5) else 200.0)
+    builder.rtt("n0", "n5", 20.0, 200.0)
+    assert builder.state.refused == {"too_many_pairs": 1}
+    builder.state.set_members(set(names), 200.0)  # two rows of ten are too old
+    builder.state.set_members(set(names), 211.0)
+    builder.rtt("n0", "n5", 20.0, 211.0)
+    builder.rtt("n1", "n5", 21.0, 211.0)
+    builder.rtt("n2", "n5", 22.0, 211.0)
+    assert builder.state.refused == {"too_many_pairs": 2}
+    found = {(link.a, link.b): link.rtt_ms for link in builder.state.links(211.0)}
+    kept = {pair: 1.0 + at for at, pair in enumerate(pairs) if at not in (0, 5)}
+    assert found == {**kept, ("n0", "n5"): 20.0, ("n1", "n5"): 21.0}
+
+
+def test_the_links_of_one_node_are_those_of_all_that_have_it() -> None:
+    names = [f"n{i}" for i in range(8)]
+    builder = TelemetryBuilder(*names)
+    for a, b in combinations(names[:7], 2):
+        if (a, b) not in (("n0", "n1"), ("n2", "n3")):
+            builder.rtt(a, b, 5.0 + int(a[1]) + int(b[1]), 100.0)
+    for at_s in (101.0, 102.0, 103.0):
+        builder.rtt("n0", "n2", None, at_s)
+    builder.bandwidth("n0", "n7", 90.0, 104.0)
+    builder.bandwidth("n3", "n4", 80.0, 104.0)
+    builder.state.estimate_rtts(105.0)
+    every = builder.state.links(105.0, ("n0",))
+    of_n0 = builder.state.links(105.0, ("n0",), "n0")
+    assert {link.rtt_source for link in of_n0} >= {"measured", "unreachable", ""}
+    assert {link.b for link in of_n0} == {"n1", "n2", "n3", "n4", "n5", "n6", "n7"}
+    assert of_n0 == [link for link in every if "n0" in (link.a, link.b)]
+    assert builder.state.links(105.0, (), "nobody") == []
