@@ -491,6 +491,42 @@ def test_a_round_trip_that_met_a_test_of_either_end_is_kept_out() -> None:
     assert ingest.state.refused == {}
 
 
+def test_packets_lost_in_a_test_do_not_count_but_those_of_two_rounds_in_a_row_do() -> None:
+    ingest = IngestHarness()  # at 100 s; n1 and n2 are under test until they report
+    n1 = ingest.boards["n1"]
+
+    def ping(at_s: float, received: int) -> tuple[str, float | None]:
+        message = n1.rtt(("n2", 1.0 if received else None))
+        message.peers[0].received = received
+        topic = n1.topic(topics.Kind.RTT)
+        ingest.ingestor.ingest(topic, encode(message), topics.SCHEMA, at_s, retained=False)
+        (link,) = ingest.state.links(at_s)
+        return link.rtt_source, link.loss
+
+    assert ping(101.0, 3) == ("measured", 0.0)
+    assert ping(105.0, 0) == ("measured", 0.0)
+    assert ping(111.0, 3) == ("measured", 0.0)
+    assert ping(113.0, 2) == ("measured", 0.0)
+    assert ping(121.0, 0)[1] == pytest.approx(3 / (3 * (1 + 7 / 8 + 7**2 / 8**2)))
+    assert [ping(at_s, 0)[0] for at_s in (131.0, 141.0)] == ["measured", "unreachable"]
+    assert ingest.state.refused == {}
+
+
+def test_a_peer_that_stops_replying_is_noticed_although_it_is_tested_all_the_time() -> None:
+    ingest = IngestHarness()
+    n1 = ingest.boards["n1"]
+    sources = []
+    for at_s in range(101, 171, 10):
+        ingest.harness.probe_scheduler.tick(float(at_s))
+        ingest.harness.probe_scheduler.is_under_test = lambda *_: True  # type: ignore[method-assign]
+        message = n1.rtt(("n2", 1.0 if at_s == 101 else None))
+        message.peers[0].received = 3 if at_s == 101 else 0
+        topic = n1.topic(topics.Kind.RTT)
+        ingest.ingestor.ingest(topic, encode(message), topics.SCHEMA, at_s, retained=False)
+        sources += [link.rtt_source for link in ingest.state.links(at_s)]
+    assert sources == [*["measured"] * 6, "unreachable"]
+
+
 # End to end: boards that speak the wire protocol over a real broker.
 
 QUICK = ProbeLimits(interval_s=0.2, duration_ms=300, ttl_ms=1000, ping_ttl_s=3, ping_peers=2)
