@@ -10,7 +10,7 @@ counts: on a link that was throttled it took longer than planned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import chain, islice
 from math import ceil, inf
@@ -196,11 +196,13 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
-    """What a node was charged for a test that ended before plan number `plan`."""
+    """What a node was charged for a test that ended before plan number `plan`. mbps: the rate, if
+    a board was held back in the test and the charge is still as planned."""
 
     amount: int
     link_s: float
     plan: int
+    mbps: float | None
 
 
 class BandwidthPlanner:
@@ -310,9 +312,16 @@ class BandwidthPlanner:
         for account in self._accounts_of(planned):
             account.tests += 1
 
-    def finish(self, lease_id: str, transferred_bytes: int, *, is_measured: bool) -> None:
+    def finish(
+        self,
+        lease_id: str,
+        transferred_bytes: int,
+        *,
+        is_measured: bool,
+        hindered_mbps: float | None = None,
+    ) -> None:
         """The test ended: it is charged for the bytes that it transferred. is_measured: with a
-        result."""
+        result. hindered_mbps: the rate, if a board was held back."""
         running = self._running.pop(lease_id, None)
         if running is None:
             return
@@ -320,9 +329,9 @@ class BandwidthPlanner:
         share = transferred_bytes / planned.max_bytes
         self._charge(planned, share - 1.0)
         for name in (planned.client, planned.server):
-            charged = _Unsettled(transferred_bytes, planned.link_s[name] * share, self._plans)
+            link_s = planned.link_s[name] * share
             unsettled = self._unsettled.setdefault(name, [])
-            unsettled.append(charged)
+            unsettled.append(_Unsettled(transferred_bytes, link_s, self._plans, hindered_mbps))
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
@@ -395,7 +404,6 @@ class BandwidthPlanner:
     ) -> PlannedTest | None:
         """The best test of a node that can be paid."""
         options = []
-        failed = self._failures.get(link.name, [])
         for other in others:
             uplinks = self._uplinks_between(link.name, other.name)
             if busy_uplinks & set(uplinks):
@@ -403,7 +411,7 @@ class BandwidthPlanner:
             rtt = rtt_ms(link.name, other.name)
             # Where pings are blocked, a test may still succeed.
             is_reachable, rtt = rtt != inf, None if rtt == inf else rtt
-            failures = failed.count(other.name)
+            failures = self._failures.get(link.name, []).count(other.name)
             rank = (
                 failures >= _FAILED_OFTEN,
                 len(uplinks),
@@ -467,17 +475,28 @@ class BandwidthPlanner:
 
     def _settle(self, links: Sequence[NodeLink]) -> None:
         """Charge tests at what their link can do, once that is known. At the first plan after a
-        test its result may not be stored."""
+        test its result may not be stored.
+
+        While the link of a board that was held back is unknown, the test took as long as its rate
+        says: such a board may be slow for ever.
+        """
         self._plans += 1
         for link in links:
             unsettled, known = self._unsettled.get(link.name), link.bandwidth
-            if not unsettled or known is None or known.is_suspect or known.is_short:
+            if not unsettled or known is None or known.is_suspect:
                 continue
             account = self._node_accounts[link.name]
+            kept = []
             for each in unsettled:
-                if each.plan < self._plans - 1:
-                    account.pay(each.amount * 8e-6 / known.mbps - each.link_s, 0)
-            kept = [each for each in unsettled if each.plan >= self._plans - 1]
+                mbps = each.mbps if known.is_short else known.mbps
+                if each.plan >= self._plans - 1 or mbps is None:
+                    kept.append(each)
+                    continue
+                link_s = each.amount * 8e-6 / mbps
+                if known.is_short:
+                    link_s = max(link_s, each.link_s)
+                    kept.append(replace(each, link_s=link_s, mbps=None))
+                account.pay(link_s - each.link_s, 0)
             self._unsettled[link.name] = kept
 
     def _taken(self) -> tuple[set[str], set[str]]:

@@ -134,7 +134,10 @@ class ProbeScheduler:
                 for end in (node, report.peer):
                     self._under_test[end] = (self._under_test.get(end, (at_s,))[0], at_s)
                 self._planner.finish(
-                    report.lease_id, transferred_bytes, is_measured=test is not None
+                    report.lease_id,
+                    transferred_bytes,
+                    is_measured=test is not None,
+                    hindered_mbps=test.mbps if test and test.is_hindered else None,
                 )
             return test
 

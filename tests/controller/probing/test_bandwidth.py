@@ -540,6 +540,24 @@ def test_a_test_over_a_link_that_was_throttled_is_charged_once_that_is_known() -
     assert b.spent_link_s == pytest.approx(planned_s)
 
 
+def test_a_board_that_is_always_held_back_pays_for_the_time_that_its_tests_take() -> None:
+    short = {"lower_bound": True, "is_short": True}
+    links = [known("a", 5.0, **short), known("b")]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S + 9, b=LATER_S + 9)
+    test = PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.01, "b": 0.005})
+    begin(planner, test, LATER_S)
+    planner.finish("x-1", LEAST_BYTES, is_measured=True, hindered_mbps=5.0)
+    a, b = (planner.accounts(LATER_S)[0][name] for name in "ab")
+    for turn in range(4):
+        planner.plan(links, lan, LATER_S + 1 + turn / 2)
+    assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 5.0)
+    assert b.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 100.0)
+    for turn in range(2):  # it was the host, and not the link
+        planner.plan([known("a", 50.0), known("b")], lan, LATER_S + 3 + turn / 2)
+    assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 50.0)
+
+
 def test_a_budget_saves_a_limited_amount() -> None:
     account = Account(share=0.001, bytes_per_day=1e9, at_s=0.0)
     account.refill(10 * DAY_S)
