@@ -146,6 +146,7 @@ class Controller:
             probing,
             self._nodes,
             self.state.bandwidth_requested_mbps,
+            lambda: session.is_connected(),
         )
         self.probe_scheduler = probe_scheduler
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)

@@ -42,8 +42,9 @@ DELIVERY = {
     Kind.RTT: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.BANDWIDTH: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.STATUS: Delivery(qos=1, retain=True),
-    # A lease that is delivered late would load the network at an unplanned time.
-    Kind.LEASE: Delivery(qos=1, retain=False, expiry_s=5),
+    # A lease that is delivered late would load the network at an unplanned time. With QoS 1 the
+    # sender sends leases again after it reconnects, and all of them start then.
+    Kind.LEASE: Delivery(qos=0, retain=False, expiry_s=5),
 }
 
 

@@ -63,3 +63,4 @@ def test_each_kind_has_its_delivery() -> None:
     lease = DELIVERY[Kind.LEASE]
     assert lease.expiry_s is not None, "a lease that waited must not start later"
     assert lease.expiry_s <= 10
+    assert lease.qos == 0, "a sender that reconnects must not send old leases again"

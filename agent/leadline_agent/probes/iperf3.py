@@ -163,15 +163,16 @@ class Iperf3(Probe):
         self.start()
 
     def start_lease(self, lease: BandwidthLease) -> None:
-        """Start the lease, or report why not. A lease that is delivered twice runs once."""
+        """Start the lease, or report why not. A lease that is delivered twice is answered once:
+        after a refusal the controller no longer waits for it."""
         if lease.lease_id in self._lease_ids:
             return
+        self._lease_ids.append(lease.lease_id)
         reason = refusal(lease, self._context, time.monotonic())
         with self._changed:
             if reason is None and self._lease:
                 reason = f"busy with lease {self._lease.lease_id}"
             if reason is None:
-                self._lease_ids.append(lease.lease_id)
                 self._lease = lease
                 self._changed.notify()
                 return

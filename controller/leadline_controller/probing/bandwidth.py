@@ -10,7 +10,7 @@ counts: on a link that was throttled it took longer than planned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import chain, islice
 from math import ceil, inf
@@ -48,7 +48,8 @@ _PLANNED_SHARE = 0.95
 # The most that a budget saves while no test runs, and of that the most for one test.
 _SAVED_LINK_S, _SAVED_BYTES = 1.0, 30_000_000
 _SHARE_OF_SAVINGS = 0.9
-_MOST_DEBT = 0.1  # of the bytes that can be saved
+# Of the bytes that can be saved. A restart forgets debts, so metered uplinks have none.
+_MOST_DEBT = 0.1
 # A link that carries this share of its bandwidth for users is checked rarely; one that carries as
 # much as is believed shows by itself that it can.
 _BUSY_SHARE = 0.3
@@ -57,6 +58,8 @@ _MAX_STARTED_AT_ONCE = 50
 _MAX_PEERS_COMPARED = 16
 # After a test without a result, and twice as long each time.
 _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
+_MAX_FAILURES = 16  # of a node, that are remembered
+_FAILED_OFTEN = 3  # with one server; then another one is better, even over a declared uplink
 _SEEK_EVERY_S = 5.0  # the search for a peer with which a node can pay an exact measurement
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
 _NONE: frozenset[str] = frozenset()
@@ -111,11 +114,13 @@ class PlannedTest:
 
 @dataclass(slots=True)
 class Account:
-    """The budget of one node or uplink, and what was spent since the start."""
+    """The budget of one node or uplink, and what was spent since the start. most_debt: as a share
+    of the bytes that can be saved."""
 
     share: float
     bytes_per_day: float
     at_s: float
+    most_debt: float = _MOST_DEBT
     link_s: float = 0.0
     bytes: float = 0.0
     spent_link_s: float = 0.0
@@ -134,7 +139,7 @@ class Account:
         link_s = self.link_s + passed_s * self.share * _PLANNED_SHARE
         self.link_s = min(link_s, _SAVED_LINK_S)
         # What was saved, and debts, count for the next day too.
-        bytes_per_day = self.bytes_per_day - (1 + _MOST_DEBT) * self._saved_bytes
+        bytes_per_day = self.bytes_per_day - (1 + self.most_debt) * self._saved_bytes
         self.bytes = min(self.bytes + passed_s * bytes_per_day / DAY_S, self._saved_bytes)
 
     @property
@@ -146,7 +151,8 @@ class Account:
         """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
         if not self.share:
             return False
-        debt_bytes = min(debt_s * self.bytes_per_day / DAY_S * 1000, _MOST_DEBT * self._saved_bytes)
+        most_bytes = self.most_debt * self._saved_bytes
+        debt_bytes = min(debt_s * self.bytes_per_day / DAY_S * 1000, most_bytes)
         return self.link_s + debt_s >= link_s and self.bytes + debt_bytes >= amount
 
     @property
@@ -190,11 +196,13 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
-    """What a node was charged for a test that ended before plan number `plan`."""
+    """What a node was charged for a test that ended before plan number `plan`. mbps: the rate, if
+    a board was held back in the test and the charge is still as planned."""
 
     amount: int
     link_s: float
     plan: int
+    mbps: float | None
 
 
 class BandwidthPlanner:
@@ -224,7 +232,8 @@ class BandwidthPlanner:
         self._tested_s: dict[str, float] = {}  # as client
         self._checked_s: dict[str, float] = {}  # as either
         self._sought_s: dict[str, float] = {}  # the last search for an exact measurement
-        self._failures: dict[str, int] = {}  # tests as client since the last result
+        # The servers of the node's tests as client since its last result, the newest last.
+        self._failures: dict[str, list[str]] = {}
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
         self._not_before_s = float("-inf")
@@ -237,7 +246,8 @@ class BandwidthPlanner:
     def plan(
         self, links: Sequence[NodeLink], rtt_ms: Callable[[str, str], float | None], now_s: float
     ) -> list[PlannedTest]:
-        """The tests to start now; call `start` for each. rtt_ms: of a pair, None if unknown.
+        """The tests to start now; call `start` for each. rtt_ms: of a pair, None if unknown,
+        infinite if it does not reply to pings.
 
         O(n log n) for n boards.
         """
@@ -295,14 +305,23 @@ class BandwidthPlanner:
         self._tested_s[planned.client] = self._checked_s[planned.client] = now_s
         if planned.checks_server:
             self._checked_s[planned.server] = now_s
-        self._failures[planned.client] = self._failures.get(planned.client, 0) + 1
+        failures = self._failures.setdefault(planned.client, [])
+        failures.append(planned.server)
+        del failures[:-_MAX_FAILURES]
         self._charge(planned, 1.0)
         for account in self._accounts_of(planned):
             account.tests += 1
 
-    def finish(self, lease_id: str, transferred_bytes: int, *, is_measured: bool) -> None:
+    def finish(
+        self,
+        lease_id: str,
+        transferred_bytes: int,
+        *,
+        is_measured: bool,
+        hindered_mbps: float | None = None,
+    ) -> None:
         """The test ended: it is charged for the bytes that it transferred. is_measured: with a
-        result."""
+        result. hindered_mbps: the rate, if a board was held back."""
         running = self._running.pop(lease_id, None)
         if running is None:
             return
@@ -310,9 +329,9 @@ class BandwidthPlanner:
         share = transferred_bytes / planned.max_bytes
         self._charge(planned, share - 1.0)
         for name in (planned.client, planned.server):
-            charged = _Unsettled(transferred_bytes, planned.link_s[name] * share, self._plans)
+            link_s = planned.link_s[name] * share
             unsettled = self._unsettled.setdefault(name, [])
-            unsettled.append(charged)
+            unsettled.append(_Unsettled(transferred_bytes, link_s, self._plans, hindered_mbps))
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
@@ -329,15 +348,16 @@ class BandwidthPlanner:
     def accounts(
         self, now_s: float, nodes: Iterable[str] = ()
     ) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
-        """The budgets of the nodes and of the uplinks by name, with new ones for `nodes`."""
-        self._refill({*self._node_accounts, *nodes}, now_s)
+        """The budgets of the nodes and of the uplinks by name, with new ones for `nodes`. Those of
+        other nodes, which may have left, are as of the last plan with them."""
+        self._refill(tuple(nodes), now_s)
         return self._node_accounts, self._uplink_accounts
 
     def _order(self, link: NodeLink, now_s: float) -> tuple[int, Purpose] | None:
         """The node's place, the lowest first, and what it should be tested for; None if no test is
         due."""
         bandwidth, waited_s = link.bandwidth, self._waited_s(link.name, now_s)
-        doublings = min(max(self._failures.get(link.name, 0) - 1, 0), _MAX_DOUBLINGS)
+        doublings = min(max(len(self._failures.get(link.name, ())) - 1, 0), _MAX_DOUBLINGS)
         if waited_s < _RETRY_S * 2**doublings:
             return None
         if bandwidth is None or _is_untested(bandwidth):
@@ -389,8 +409,14 @@ class BandwidthPlanner:
             if busy_uplinks & set(uplinks):
                 continue
             rtt = rtt_ms(link.name, other.name)
+            # Where pings are blocked, a test may still succeed.
+            is_reachable, rtt = rtt != inf, None if rtt == inf else rtt
+            failures = self._failures.get(link.name, []).count(other.name)
             rank = (
+                failures >= _FAILED_OFTEN,
                 len(uplinks),
+                not is_reachable,
+                failures,
                 other.bandwidth is None or other.bandwidth.is_suspect,
                 purpose is Purpose.CHECK and _is_open(other),  # it saves for a larger test
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
@@ -449,17 +475,28 @@ class BandwidthPlanner:
 
     def _settle(self, links: Sequence[NodeLink]) -> None:
         """Charge tests at what their link can do, once that is known. At the first plan after a
-        test its result may not be stored."""
+        test its result may not be stored.
+
+        While the link of a board that was held back is unknown, the test took as long as its rate
+        says: such a board may be slow for ever.
+        """
         self._plans += 1
         for link in links:
             unsettled, known = self._unsettled.get(link.name), link.bandwidth
-            if not unsettled or known is None or known.is_suspect or known.is_short:
+            if not unsettled or known is None or known.is_suspect:
                 continue
             account = self._node_accounts[link.name]
+            kept = []
             for each in unsettled:
-                if each.plan < self._plans - 1:
-                    account.pay(each.amount * 8e-6 / known.mbps - each.link_s, 0)
-            kept = [each for each in unsettled if each.plan >= self._plans - 1]
+                mbps = each.mbps if known.is_short else known.mbps
+                if each.plan >= self._plans - 1 or mbps is None:
+                    kept.append(each)
+                    continue
+                link_s = each.amount * 8e-6 / mbps
+                if known.is_short:
+                    link_s = max(link_s, each.link_s)
+                    kept.append(replace(each, link_s=link_s, mbps=None))
+                account.pay(link_s - each.link_s, 0)
             self._unsettled[link.name] = kept
 
     def _taken(self) -> tuple[set[str], set[str]]:
@@ -479,9 +516,10 @@ class BandwidthPlanner:
                 self._node_accounts[name] = account
         for name, uplink in self._uplinks.items():
             if name not in self._uplink_accounts:
-                per_day = uplink.bytes_per_day
-                limit = budget.bytes_per_day if per_day is None else per_day
-                self._uplink_accounts[name] = Account(budget.link_time_share, limit, now_s)
+                account = Account(budget.link_time_share, budget.bytes_per_day, now_s)
+                if uplink.bytes_per_day is not None:
+                    account.bytes_per_day, account.most_debt = uplink.bytes_per_day, 0.0
+                self._uplink_accounts[name] = account
         of_nodes = (self._node_accounts[name] for name in nodes)
         for account in chain(of_nodes, self._uplink_accounts.values()):
             account.refill(now_s)

@@ -5,7 +5,6 @@ that it names, within its limits, and once. Anything else is invented, or belong
 leader's lease.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, takewhile
 
@@ -62,7 +61,6 @@ class BandwidthGrants:
 
     def __init__(self) -> None:
         self._grants: dict[str, _BandwidthGrant] = {}
-        self.disagreements: Counter[str] = Counter()  # of both ends
         self._verdicts: dict[tuple[str, str], tuple[bool, float]] = {}  # disagreed, and when
 
     def add(
@@ -122,7 +120,6 @@ class BandwidthGrants:
         if len(self._verdicts) > _MAX_VERDICTS:
             del self._verdicts[next(iter(self._verdicts))]
         if not agree:
-            self.disagreements.update((grant.client, grant.server))
             return moved, None
         return moved, BandwidthTest(
             client=grant.client,

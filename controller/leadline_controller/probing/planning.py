@@ -10,14 +10,14 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 # The longest delivery of a lease: the expiry of its message on the wire.
 DELIVERY_S = 5.0
-# All pairs of 200 nodes, which take some milliseconds.
-MAX_PAIRS_SCANNED = 20_000
 # Of each node on the ring, so the pairs that are measured grow with the nodes, not their square.
 MAX_DISTANCES, MIN_DISTANCES = 64, 8
 # Of all nodes. LinkState stores 200,000 pairs; the others are left to near nodes and anchors.
 MAX_RING_PAIRS = 150_000
 # Peers of a node that are chosen because they are near.
 NEAR_PEERS = 2
+# And because of what is known of the pair.
+CHOSEN_PEERS = NEAR_PEERS + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,13 @@ class PingRing:
         )
 
     def work(self, node: str, near: Sequence[str] = ()) -> pb.PingLease:
-        """The ping lease of one node. near: nodes to ping besides, nearest first."""
+        """The ping lease of one node. near: nodes to ping besides, up to
+        CHOSEN_PEERS, nearest first."""
         ring, limits = self._ring, self._limits
         first = [anchor for anchor in self._first if anchor != node]
         at = bisect_left(ring, node)
-        start = self._turn * max(limits.ping_peers - len(first) - NEAR_PEERS, 1)
+        # Each turn begins where the one before ended, even if that had all of its chosen peers.
+        start = self._turn * max(limits.ping_peers - len(first) - CHOSEN_PEERS, 1)
         others = (
             ring[(at + self._distances[(start + step) % len(self._distances)]) % len(ring)]
             for step in range(len(self._distances))

@@ -23,7 +23,13 @@ from leadline_controller.probing.bandwidth import (
     Uplink,
 )
 from leadline_controller.probing.grants import BandwidthGrants, PingGrants
-from leadline_controller.probing.planning import DELIVERY_S, NEAR_PEERS, PingRing, ProbeLimits
+from leadline_controller.probing.planning import (
+    CHOSEN_PEERS,
+    DELIVERY_S,
+    NEAR_PEERS,
+    PingRing,
+    ProbeLimits,
+)
 from leadline_controller.probing.spending import AccountReading
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState
@@ -68,7 +74,7 @@ class ProbeScheduler:
 
     send: sends a lease to its node. nodes: the nodes of the cluster by name, None while unknown.
     Only they are probed, at addresses that the policy allows. wanted_mbps: the bandwidth that the
-    pods of a node request, by node.
+    pods of a node request, by node. is_connected: whether leases can be sent now.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class ProbeScheduler:
         probing: ProbeSettings,
         nodes: Callable[[], Mapping[str, Node] | None],
         wanted_mbps: Callable[[], Mapping[str, float]] = dict,
+        is_connected: Callable[[], bool] = lambda: True,
     ) -> None:
         self._telemetry = telemetry
         self._send = send
@@ -86,6 +93,7 @@ class ProbeScheduler:
         self._address_policy = probing.address_policy
         self._nodes = nodes
         self._wanted_mbps = wanted_mbps
+        self._is_connected = is_connected
         limits = probing.limits
         self._planner = BandwidthPlanner(
             probing.budget, probing.uplinks, probing.anchors, limits.interval_s, limits.max_bytes
@@ -126,7 +134,10 @@ class ProbeScheduler:
                 for end in (node, report.peer):
                     self._under_test[end] = (self._under_test.get(end, (at_s,))[0], at_s)
                 self._planner.finish(
-                    report.lease_id, transferred_bytes, is_measured=test is not None
+                    report.lease_id,
+                    transferred_bytes,
+                    is_measured=test is not None,
+                    hindered_mbps=test.mbps if test and test.is_hindered else None,
                 )
             return test
 
@@ -175,13 +186,16 @@ class ProbeScheduler:
             self._planner.pause(now_s + self._lease_s(self._limits.duration_ms))
 
     def tick_as_standby(self, now_s: float) -> None:
-        """Another controller leads: only let the leases of this one expire."""
+        """Only let leases expire, because another controller leads or the broker is away."""
         with self._lock:
             self._now_s = now_s
             self._ping_grants.drop_expired(now_s)
 
     def tick(self, now_s: float) -> None:
-        """Send the leases that are due."""
+        """Send the leases that are due. Those that cannot be sent would still be paid for."""
+        if not self._is_connected():
+            self.tick_as_standby(now_s)
+            return
         if len(self._agents) <= _PLANNED_AT_ONCE or now_s - self._checked_s >= _CHECK_EVERY_S:
             self._agents, self._checked_s = self._probeable_agents(now_s), now_s
         agents = self._agents
@@ -242,7 +256,7 @@ class ProbeScheduler:
             wanted = self._telemetry.pings_wanted(renewed, now_s)
             for node in renewed:
                 first = (*wanted[node][:2], *near.get(node, ()))
-                work = ring.work(node, first[: NEAR_PEERS + 1])
+                work = ring.work(node, first[:CHOSEN_PEERS])
                 self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s

@@ -30,6 +30,8 @@ _TOPICS_KEPT = 25_000
 _SHORT = 120
 _LONGER = 1.25  # than noise explains
 _MAX_PINGS = 20  # in a round, to one peer
+_LOST_S = 1.0  # for which an agent waits for each reply
+_MAX_EXCUSED = 10_000
 
 
 class ProbeLeases(Protocol):
@@ -72,6 +74,7 @@ class TelemetryIngestor:
         # Clients of the broker may invent topics, so the cache is bounded.
         self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
         self._failed_tests: Counter[str] = Counter()
+        self._excused: set[tuple[str, str]] = set()  # the last round's losses, by a test
         self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, Stamp], None]] = {
             topics.Kind.BIRTH: self._birth,
             topics.Kind.REPORT: self._report,
@@ -149,13 +152,24 @@ class TelemetryIngestor:
 
     def _met_a_test(self, node: str, peer: pb.Rtt, measured_s: float) -> bool:
         """Whether a bandwidth test of either end explains that the round trip is longer than it is
-        believed to be."""
-        if not peer.HasField("rtt_ms") or not self._leases.is_under_test(
-            (node, peer.peer), measured_s
-        ):
+        believed to be, or that packets were lost. It does not explain the losses of two rounds in a
+        row, because a peer that stops replying is tested in vain."""
+        pair = node, peer.peer
+        was_excused = pair in self._excused
+        self._excused.discard(pair)
+        round_ = _round_of(peer)
+        lost = round_.sent - round_.received
+        if not self._leases.is_under_test(pair, measured_s - _LOST_S * lost):
             return False
         believed_ms = self._state.rtt_ms(node, peer.peer, measured_s)
-        return believed_ms is not None and peer.rtt_ms > _LONGER * believed_ms
+        if believed_ms is None or believed_ms == inf:
+            return False
+        if round_.rtt_ms is not None and round_.rtt_ms > _LONGER * believed_ms:
+            return True
+        if was_excused or not lost or len(self._excused) >= _MAX_EXCUSED:
+            return False
+        self._excused.add(pair)
+        return True
 
     def _bandwidth(self, topic: topics.Topic, message: pb.BandwidthReport, stamp: Stamp) -> None:
         node = topic.node

@@ -405,12 +405,13 @@ class LinkState:
         return np.array([estimates.index.get(name, -1) for name in self._numbers], dtype=np.int64)
 
     def rtt_ms_of(self, a: str, b: str, now_s: float) -> float | None:
-        """The round trip of a pair, measured, else by its coordinates; None if unknown."""
+        """The round trip of a pair, measured, else by its coordinates; None if unknown, and
+        infinite if the last rounds got no reply."""
         row = self._rows.get(_pair(a, b))
         if row is not None:
             path = Path._make(self._columns["path"][row].item())
             if path.lost_rounds == LOST_ROUNDS and now_s - path.lost_at_s <= self._rtt_ttl_s:
-                return None
+                return inf
             if now_s - path.at_s <= self._rtt_ttl_s:
                 return path.rtt_ms
         estimates = self._estimates

@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 _KEEPALIVE_S = 30
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 1, 15  # without jitter, as there is one controller
-_QUEUED = 20_000  # one lease for each of the largest number of boards
 # Twice the valid size, so that an oversized message is counted. The broker drops larger ones.
 _MAX_PACKET_BYTES = 2 * MAX_BYTES
 # QoS 1 would gain nothing: the session ends with its connection, TCP loses nothing within one, and
@@ -90,7 +89,6 @@ class BrokerSession:
         self._stopping = False
         self._is_down_logged = False
         client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
-        client.max_queued_messages_set(_QUEUED)
         client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
         client.on_connect = self._connected
         client.on_connect_fail = lambda *_: self._log_down(client.failure)
@@ -121,6 +119,10 @@ class BrokerSession:
     def is_running(self) -> bool:
         """Whether the network thread is running. It is never restarted."""
         return self._client.is_running()
+
+    def is_connected(self) -> bool:
+        """Whether the broker takes leases now."""
+        return self._client.is_connected()
 
     def stop(self) -> None:
         """Disconnect and end the thread."""

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from math import inf
 from threading import RLock
 from weakref import ref
 
@@ -246,7 +247,8 @@ class TelemetryState:
             client, server = test.client, test.server
             if client not in self._records or server not in self._records:
                 return
-            test = replace(test, rtt_ms=self._links.rtt_ms_of(client, server, test.at_s))
+            rtt_ms = self._links.rtt_ms_of(client, server, test.at_s)
+            test = replace(test, rtt_ms=None if rtt_ms == inf else rtt_ms)
             ends = (client, server)
             link_mbps = {node: self._value(node, _LINK, test.at_s) for node in ends}
             used_mbps = {node: self._value(node, _USED, test.at_s) or 0.0 for node in ends}
@@ -326,7 +328,8 @@ class TelemetryState:
             ]
 
     def rtt_ms(self, a: str, b: str, now_s: float) -> float | None:
-        """The round trip of a pair, measured or by its coordinates, ms; None if unknown."""
+        """The round trip of a pair, measured or by its coordinates, ms; None if unknown, and
+        infinite if the last rounds got no reply."""
         with self._lock:
             return self._links.rtt_ms_of(a, b, now_s)
 

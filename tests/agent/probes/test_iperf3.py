@@ -259,6 +259,22 @@ def test_an_end_without_its_peer_fails_when_the_lease_expires(
     probe.stop()
 
 
+def test_a_second_copy_of_a_refused_lease_does_not_start(harness: Any) -> None:
+    probe = Iperf3(harness.context())
+    first, second = (bandwidth_lease(SERVER, free_port()) for _ in range(2))
+    try:
+        probe.start_lease(first)
+        refused = replace(second, lease_id="L2")
+        probe.start_lease(refused)
+        assert harness.results.get(timeout=5).outcome == pb.BandwidthReport.REFUSED
+        probe._lease = None  # as after its end
+        probe.start_lease(refused)
+        assert probe._lease is None
+        assert harness.results.empty()
+    finally:
+        probe.stop()
+
+
 @pytest.mark.network
 def test_one_lease_runs_at_a_time_and_a_duplicate_is_ignored(harness: Any) -> None:
     probe = Iperf3(harness.context())

@@ -270,6 +270,46 @@ def test_a_peer_as_slow_as_what_is_suspected_does_not_settle_it() -> None:
     assert planner.plan(links[:2], lan, LATER_S) == []
 
 
+def test_a_server_that_always_fails_is_not_chosen_for_ever() -> None:
+    links = [known("a"), known("b"), known("c")]
+    planner = planner_of(links, anchors=("b",))
+    servers = []
+    for turn in range(6):
+        now_s = LATER_S + 100 * turn
+        planner._tested_s.update(b=now_s, c=now_s)  # only a asks
+        (planned,) = planner.plan(links, lan, now_s)
+        servers.append(planned.server)
+        begin(planner, planned, now_s)
+        planner.finish("x-1", 0, is_measured=turn == 3)
+    assert servers == ["b", "c", "b", "c", "b", "c"]
+
+
+def test_after_three_failures_a_server_over_an_uplink_is_better() -> None:
+    uplink = Uplink("lte", frozenset({"a", "b"}), mbps=20.0)
+    links = [known("a"), known("b"), known("c")]
+    planner = planner_of(links, uplinks=(uplink,))
+    servers = []
+    for turn in range(4):
+        now_s = LATER_S + 100 * turn
+        planner._tested_s.update(b=now_s, c=now_s)
+        (planned,) = planner.plan(links, lan, now_s)
+        servers.append(planned.server)
+        begin(planner, planned, now_s)
+        planner.finish("x-1", 0, is_measured=False)
+    assert servers == ["b", "b", "b", "c"]
+
+
+def test_a_peer_that_does_not_reply_to_pings_is_tried_last() -> None:
+    links = [known("a"), known("b"), known("c")]
+    planner = planner_of(links, anchors=("b",))
+    planner._tested_s.update(b=LATER_S, c=LATER_S)
+    rtt_ms = {"b": inf, "c": None}
+    (planned,) = planner.plan(links, lambda _, peer: rtt_ms[peer], LATER_S + 1)
+    assert planned.server == "c"
+    (planned,) = planner.plan(links[:2], lambda _, peer: rtt_ms[peer], LATER_S + 1)
+    assert (planned.server, planned.max_bytes) == ("b", LEAST_BYTES)
+
+
 def test_a_near_peer_is_preferred() -> None:
     links = [known(name) for name in "abcd"]
     planner = planner_of(links)
@@ -500,6 +540,24 @@ def test_a_test_over_a_link_that_was_throttled_is_charged_once_that_is_known() -
     assert b.spent_link_s == pytest.approx(planned_s)
 
 
+def test_a_board_that_is_always_held_back_pays_for_the_time_that_its_tests_take() -> None:
+    short = {"lower_bound": True, "is_short": True}
+    links = [known("a", 5.0, **short), known("b")]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S + 9, b=LATER_S + 9)
+    test = PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.01, "b": 0.005})
+    begin(planner, test, LATER_S)
+    planner.finish("x-1", LEAST_BYTES, is_measured=True, hindered_mbps=5.0)
+    a, b = (planner.accounts(LATER_S)[0][name] for name in "ab")
+    for turn in range(4):
+        planner.plan(links, lan, LATER_S + 1 + turn / 2)
+    assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 5.0)
+    assert b.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 100.0)
+    for turn in range(2):  # it was the host, and not the link
+        planner.plan([known("a", 50.0), known("b")], lan, LATER_S + 3 + turn / 2)
+    assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 50.0)
+
+
 def test_a_budget_saves_a_limited_amount() -> None:
     account = Account(share=0.001, bytes_per_day=1e9, at_s=0.0)
     account.refill(10 * DAY_S)
@@ -556,6 +614,28 @@ def test_a_node_that_left_is_forgotten_after_a_day() -> None:
     planner.plan(links[:2], lan, 2 * DAY_S + 1)
     assert planner.accounts(3 * DAY_S)[0].keys() == {"a", "b"}
     assert "left" not in {*planner._tested_s, *planner._failures, *planner._unsettled}
+
+
+def test_reading_the_budgets_keeps_no_node_that_left() -> None:
+    links = [known("a"), known("b"), known("left")]
+    planner = planner_of(links)
+    for hour in range(1, 30):
+        planner.plan(links[:2], lan, hour * 3600.0)
+        planner.accounts(hour * 3600.0, ("a", "b"))
+    assert planner.accounts(DAY_S, ("a", "b"))[0].keys() == {"a", "b"}
+
+
+def test_restarts_do_not_break_the_limit_of_a_metered_uplink() -> None:
+    """A new controller starts every 20 minutes, and a board behind the uplink was never tested."""
+    uplink = Uplink("lte", frozenset({"a"}), mbps=20.0, bytes_per_day=2_000_000)
+    links, spent = [NodeLink("a", 100.0), known("b")], 0
+    for _ in range(72):
+        planner = BandwidthPlanner(BandwidthBudget(), (uplink,))
+        for now_s in range(0, 1200, 5):
+            for planned in planner.plan(links, lan, float(now_s)):
+                finish(planner, planned, now_s)
+        spent += planner.accounts(1200.0)[1]["lte"].spent_bytes
+    assert spent <= 2_000_000
 
 
 @examples(100)

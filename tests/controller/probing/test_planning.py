@@ -3,9 +3,9 @@ from collections.abc import Sequence
 
 import pytest
 from leadline_controller.probing.planning import (
+    CHOSEN_PEERS,
     MAX_DISTANCES,
     MAX_RING_PAIRS,
-    NEAR_PEERS,
     PingRing,
     ProbeLimits,
 )
@@ -55,16 +55,19 @@ def test_every_node_is_pinged_by_as_many_as_it_pings(count: int) -> None:
         assert pinged == dict.fromkeys(addresses, 2)
 
 
-@pytest.mark.parametrize("count", [2, 3, 17, 100, 128])
-def test_all_pairs_are_measured_within_the_turns_that_they_need(count: int) -> None:
+@pytest.mark.parametrize("chosen", [0, CHOSEN_PEERS])
+@pytest.mark.parametrize("count", [2, 3, 17, 25, 100, 128])
+def test_all_pairs_are_measured_within_the_turns_that_they_need(count: int, chosen: int) -> None:
     addresses = {f"n{i:03}": f"10.0.0.{i}" for i in range(count)}
     limits = ProbeLimits(ping_peers=8)
-    turns = -(-(count // 2) // (limits.ping_peers - NEAR_PEERS))
+    turns = -(-(count // 2) // (limits.ping_peers - CHOSEN_PEERS))
+    names = list(addresses)
+    near = {name: [*names[at + 1 :], *names[:at]][:chosen] for at, name in enumerate(names)}
     measured = {
         frozenset((name, peer))
         for turn in range(turns)
         for name in addresses
-        for peer in peers_of(PingRing(addresses, [], limits, turn), name)
+        for peer in peers_of(PingRing(addresses, [], limits, turn), name, near[name])
     }
     assert len(measured) == count * (count - 1) // 2
 

@@ -67,9 +67,14 @@ class ProbeHarness:
         self.telemetry = TelemetryBuilder()
         self.sent = LeaseRecorder()
         self.nodes: dict[str, Node] = {}
+        self.is_connected = True
         probing = ProbeSettings(LIMITS, AMPLE, uplinks, anchors)
         self.probe_scheduler = ProbeScheduler(
-            self.telemetry.state, self.sent.send, probing, lambda: self.nodes
+            self.telemetry.state,
+            self.sent.send,
+            probing,
+            lambda: self.nodes,
+            is_connected=lambda: self.is_connected,
         )
         for name in names:
             self.born(name)
@@ -130,6 +135,20 @@ def test_a_new_leader_renews_all_ping_leases_and_waits_for_a_running_test() -> N
         100.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1
     )
     assert len(harness.sent.tests) == 2
+
+
+def test_without_the_broker_nothing_is_leased_nor_charged() -> None:
+    harness = ProbeHarness("n1", "n2")
+    harness.is_connected = False
+    for now_s in range(30):
+        harness.probe_scheduler.tick(float(now_s))
+    assert (harness.sent.pings, harness.sent.tests) == ([], [])
+    assert harness.probe_scheduler.budget(30.0).nodes == ()
+    harness.is_connected = True
+    harness.probe_scheduler.tick(30.0)
+    assert harness.sent.pinged() == ["n1", "n2"]
+    assert harness.sent.tested() == [("n1", "n2")]
+    assert [each.tests for each in harness.probe_scheduler.budget(30.0).nodes] == [1, 1]
 
 
 def test_only_online_boards_with_an_address_are_probed() -> None:
@@ -472,6 +491,42 @@ def test_a_round_trip_that_met_a_test_of_either_end_is_kept_out() -> None:
     assert ingest.state.refused == {}
 
 
+def test_packets_lost_in_a_test_do_not_count_but_those_of_two_rounds_in_a_row_do() -> None:
+    ingest = IngestHarness()  # at 100 s; n1 and n2 are under test until they report
+    n1 = ingest.boards["n1"]
+
+    def ping(at_s: float, received: int) -> tuple[str, float | None]:
+        message = n1.rtt(("n2", 1.0 if received else None))
+        message.peers[0].received = received
+        topic = n1.topic(topics.Kind.RTT)
+        ingest.ingestor.ingest(topic, encode(message), topics.SCHEMA, at_s, retained=False)
+        (link,) = ingest.state.links(at_s)
+        return link.rtt_source, link.loss
+
+    assert ping(101.0, 3) == ("measured", 0.0)
+    assert ping(105.0, 0) == ("measured", 0.0)
+    assert ping(111.0, 3) == ("measured", 0.0)
+    assert ping(113.0, 2) == ("measured", 0.0)
+    assert ping(121.0, 0)[1] == pytest.approx(3 / (3 * (1 + 7 / 8 + 7**2 / 8**2)))
+    assert [ping(at_s, 0)[0] for at_s in (131.0, 141.0)] == ["measured", "unreachable"]
+    assert ingest.state.refused == {}
+
+
+def test_a_peer_that_stops_replying_is_noticed_although_it_is_tested_all_the_time() -> None:
+    ingest = IngestHarness()
+    n1 = ingest.boards["n1"]
+    sources = []
+    for at_s in range(101, 171, 10):
+        ingest.harness.probe_scheduler.tick(float(at_s))
+        ingest.harness.probe_scheduler.is_under_test = lambda *_: True  # type: ignore[method-assign]
+        message = n1.rtt(("n2", 1.0 if at_s == 101 else None))
+        message.peers[0].received = 3 if at_s == 101 else 0
+        topic = n1.topic(topics.Kind.RTT)
+        ingest.ingestor.ingest(topic, encode(message), topics.SCHEMA, at_s, retained=False)
+        sources += [link.rtt_source for link in ingest.state.links(at_s)]
+    assert sources == [*["measured"] * 6, "unreachable"]
+
+
 # End to end: boards that speak the wire protocol over a real broker.
 
 QUICK = ProbeLimits(interval_s=0.2, duration_ms=300, ttl_ms=1000, ping_ttl_s=3, ping_peers=2)
@@ -571,7 +626,8 @@ def test_a_cluster_measures_its_links_under_leases() -> None:
         known = {(link.a, link.b): link for link in broker_harness.state.links(now_s)}
     assert set(known) == {("n1", "n2"), ("n1", "n3"), ("n2", "n3")}
     assert {link.rtt_ms for link in known.values()} == {1.5}
-    assert {link.bandwidth_mbps for link in known.values()} == {90.0}
+    # 64 KiB at 90 Mbit/s are so few that a shaper's burst may have let them pass at once.
+    assert all(33.0 < (link.bandwidth_mbps or 0.0) <= 90.0 for link in known.values())
     assert broker_harness.overlaps == 0
     assert {test[0] for test in broker_harness.tested} == {"n1", "n2", "n3"}
 

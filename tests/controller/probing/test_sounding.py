@@ -102,7 +102,7 @@ def test_estimates_are_better_than_serfs_from_the_same_samples(
 
 
 def test_a_changed_round_trip_is_noticed_at_the_next_measurements_of_the_pair() -> None:
-    run = Sounding(truth_of(networks.star, 12, 1, changes=(Change(60.0, 1, 2, 200.0),)))
+    run = Sounding(truth_of(networks.star, 12, 1, changes=(Change(65.0, 1, 2, 200.0),)))
     run.run(3)
     (change,) = run.document()["changes"]
     assert 0 < change["noticed_after_s"] <= 60
@@ -227,7 +227,7 @@ def test_two_boards_measure_each_other() -> None:
         (networks.switched, 2, 1),
         (networks.clustered, 2, 2),
         (networks.switched, 4, 1),
-        (networks.far, 4, 2),
+        (networks.far, 4, 3),
         (networks.far, 20, 1),
         *((networks.clustered, 4, seed) for seed in range(1, 6)),
         (networks.switched, 20, 1),

@@ -1,5 +1,7 @@
 """Loss, jitter and flapping of pairs, and peers that do not reply."""
 
+from math import inf
+
 import numpy as np
 import pytest
 from leadline_controller.telemetry.links import LinkReading
@@ -142,7 +144,7 @@ def test_a_peer_that_does_not_reply_is_unreachable_and_not_estimated() -> None:
     assert np.isnan(found.rtt_ms_from(1)[0])
     assert not np.isnan(found.rtt_ms_from(1)[2:]).any()
     assert not np.isnan(found.worst_rtt_ms)
-    assert builder.state.rtt_ms("n0", "n1", 131.0) is None
+    assert builder.state.rtt_ms("n0", "n1", 131.0) == inf
     pair = {(x.a, x.b): x for x in builder.state.links(131.0, NAMES)}["n0", "n1"]
     assert (pair.rtt_ms, pair.rtt_source, pair.loss) == (None, "unreachable", 1.0)
     builder.rtt("n1", "n0", 2.0, 140.0)

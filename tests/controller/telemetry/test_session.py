@@ -156,6 +156,7 @@ def test_a_missing_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     board = BoardMessages("n1")
     with listening("127.0.0.1", port) as ears:
         wait_until(lambda: down(caplog), "it says that there is no broker")
+        assert not ears.session.is_connected()
         ears.session.send(pb.Lease(node="n1"))
         with mosquitto(port=port) as broker, connected(broker) as client:
             wait_until(lambda: "connected to the broker" in caplog.text, "it connects late", 40)
@@ -272,6 +273,7 @@ def test_leases_reach_their_board(caplog: pytest.LogCaptureFixture) -> None:
     )
     with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
         client.listen(board)
+        assert ears.session.is_connected()
         ears.session.send(pb.Lease(node=other.node, ping=ping))
         ears.session.send(pb.Lease(node=board.node, ping=ping))
         ears.session.send(pb.Lease(node=board.node, bandwidth=test))
