@@ -154,9 +154,10 @@ class _Lower:
 
 @dataclass(slots=True)
 class _Known:
-    """What is believed of a node. is_claim: no other node has measured it. tested_mbps: the last
-    rate that another one measured, 0 if none has. lower: the last result, if it was lower. higher: the first result that
-    was higher than an exact value, and its server, until a faster peer contradicts it."""
+    """What is believed of a node. is_claim: no other node has measured it. tested_mbps: the
+    last rate that another one measured, 0 if none has. lower: the last result, if it was lower.
+    higher: the first result that was higher than an exact value, and its server, until a faster
+    peer contradicts it."""
 
     mbps: float
     at_s: float
