@@ -265,6 +265,71 @@ def lies(count: int) -> list[Check]:
     ]
 
 
+def inflated(tests: int) -> list[Check]:
+    """One board says that it carries 1e6 Mbit/s, before and after tests that show 4, and that each
+    of these was held back by its processor."""
+    nodes = boards(2)
+    liar, honest = BoardMessages("pi-1", CLUSTER), BoardMessages("pi-2", CLUSTER)
+    by_name = {board.node: board for board in (liar, honest)}
+    believed: list[float] = []
+    with (
+        mosquitto() as broker,
+        controller(broker, nodes, interval_s=1.0, ttl_ms=1000, duration_ms=1000) as attacked,
+        connected(broker) as client,
+    ):
+
+        def boast() -> float:
+            """It tells its traffic, without and with a speed. The most that is believed of it."""
+            known = []
+            for link_mbps in (None, 1_000_000):
+                interface = wire.NetworkInterface(
+                    name="eth0",
+                    bytes_sent_per_s=1.25e11,
+                    bytes_received_per_s=0.0,
+                    link_mbps=link_mbps,
+                )
+                client.send(liar, liar.report(network=[interface]))
+                time.sleep(0.3)
+                metrics = attacked.nodes()["pi-1"].metrics
+                known += [x.value for x in metrics if x.name == "bandwidth_mbps"]
+            return max(known, default=0.0)
+
+        client.listen_to_all(CLUSTER)
+        client.send(liar, liar.status(online=True))
+        client.send(liar, liar.birth(nodes["pi-1"]))
+        untested = boast()
+        client.send(honest, honest.status(online=True))
+        client.send(honest, honest.birth(nodes["pi-2"]))
+        done: set[str] = set()
+        while len(believed) < tests:
+            wait_until(lambda: _tests(client).keys() - done, "there is a test", 60)
+            lease_id = min(_tests(client).keys() - done)
+            done.add(lease_id)
+            for role in (SERVER, CLIENT):
+                given = _lease(client, lease_id, role)
+                board, work = by_name[given.node], given.bandwidth
+                report = board.received(work, 4.0) if role == SERVER else board.sent(work)
+                if board is liar:
+                    report.hindrances.append(wire.BandwidthReport.CPU_BOUND)
+                client.send(board, report)
+            if _lease(client, lease_id, CLIENT).node == liar.node:
+                believed.append(boast())
+    return [
+        Check(
+            "a board that was never tested says that it carries 1e6 Mbit/s",
+            "100 Mbit/s believed at most",
+            f"{untested:g} Mbit/s",
+            0 < untested <= 100,
+        ),
+        Check(
+            f"it says so after each of {tests} tests that show 4 Mbit/s, and that it was CPU-bound",
+            "5 Mbit/s believed at most",
+            _listed(believed),
+            max(believed) <= 5.0,
+        ),
+    ]
+
+
 CLIENT, SERVER = wire.BandwidthLease.CLIENT, wire.BandwidthLease.SERVER
 
 
@@ -585,6 +650,7 @@ def main() -> Iterable[Check]:
     for count in (300, 3000, 5000):
         yield many_boards(count, 3)
     yield from lies(2000)
+    yield from inflated(5)
     yield third_party(25.0)
     with tempfile.TemporaryDirectory(prefix="leadline-attack-") as folder:
         yield stolen_id(Path(folder), 200)

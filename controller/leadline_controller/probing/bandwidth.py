@@ -404,6 +404,7 @@ class BandwidthPlanner:
     ) -> PlannedTest | None:
         """The best test of a node that can be paid."""
         options = []
+        is_contradicted = link.contradicted_s > self._tested_s.get(link.name, -inf)
         for other in others:
             uplinks = self._uplinks_between(link.name, other.name)
             if busy_uplinks & set(uplinks):
@@ -420,7 +421,8 @@ class BandwidthPlanner:
                 other.bandwidth is None or other.bandwidth.is_suspect,
                 purpose is Purpose.CHECK and _is_open(other),  # it saves for a larger test
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
-                purpose is not Purpose.MEASURE and other.name in link.last_peers[:1],
+                (purpose is not Purpose.MEASURE or is_contradicted)
+                and other.name in link.last_peers[:1],
                 other.name not in self._anchors,
                 UNKNOWN_RTT_MS if rtt is None else rtt,
                 other.name,

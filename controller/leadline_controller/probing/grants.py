@@ -18,6 +18,8 @@ from leadline_controller.telemetry.contradictions import LEAST_AGAINST, outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
 _DONE = pb.BandwidthReport.DONE
+# So a board says that it has sent nothing.
+_NOTHING_SENT = (pb.BandwidthReport.REFUSED, pb.BandwidthReport.ABSENT)
 # iperf3 counts a block before it knows that it is the last.
 BLOCK_BYTES = 16 * 16 * 1024
 # A result may arrive this long after its lease, for example while a broker restarts.
@@ -40,23 +42,20 @@ class _BandwidthGrant:
     server: str
     max_bytes: int
     most_mbps: float
+    starts_s: float
     ends_s: float
     sent: pb.BandwidthReport | None = None
     received: pb.BandwidthReport | None = None
     received_at_s: float = 0.0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no other report is to come."""
-        reports = (self.sent, self.received)
-        return None not in reports or any(x and x.outcome != _DONE for x in reports)
-
 
 class BandwidthGrants:
     """The bandwidth leases whose reports may still arrive.
 
-    The server's figure counts if the client has sent as many bytes as came, in a time that allows
-    it: neither end alone can make up a result.
+    The server's figure counts if the client has sent as many bytes as came, in no less time than
+    the server measured. So the server cannot make up a result without a test, nor a lower rate. The
+    client cannot disprove a higher one, up to what the interfaces can do: where that contradicts an
+    exact value, `NodeBandwidths` waits for a second server.
     """
 
     def __init__(self) -> None:
@@ -69,7 +68,7 @@ class BandwidthGrants:
         """Store a granted lease, and drop expired ones. most_mbps: what the interfaces can do."""
         self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
         self._grants[lease_id] = _BandwidthGrant(
-            planned.client, planned.server, planned.max_bytes, most_mbps, ends_s
+            planned.client, planned.server, planned.max_bytes, most_mbps, now_s, ends_s
         )
 
     def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:
@@ -99,20 +98,27 @@ class BandwidthGrants:
     def report(
         self, node: str, report: pb.BandwidthReport, at_s: float
     ) -> tuple[int | None, BandwidthTest | None]:
-        """Store a valid report. Returns the bytes that the test transferred once the lease is over,
-        and the result if both ends agree."""
+        """Store a valid report. Returns the bytes to charge once both ends have reported, and the
+        result if they agree.
+
+        A test that failed is charged in full, because either end may be wrong about what was
+        sent, unless both refused it. at_s: when the board says that this was; no earlier than its
+        lease counts.
+        """
         grant = self._grants[report.lease_id]
+        at_s = max(at_s, grant.starts_s)
         if node == grant.client:
             grant.sent = report
         else:
             grant.received, grant.received_at_s = report, at_s
-        if not grant.is_over:
+        sent, received = grant.sent, grant.received
+        if sent is None or received is None:
             return None, None
         del self._grants[report.lease_id]
-        sent, received = grant.sent, grant.received
-        moved = max((x.transferred_bytes for x in (sent, received) if x), default=0)
-        if sent is None or received is None or sent.outcome != _DONE or received.outcome != _DONE:
-            return moved, None
+        if sent.outcome != _DONE or received.outcome != _DONE:
+            is_refused = sent.outcome in _NOTHING_SENT and received.outcome in _NOTHING_SENT
+            return 0 if is_refused else grant.max_bytes, None
+        moved = max(sent.transferred_bytes, received.transferred_bytes)
         agree = _agree(sent, received)
         pair = min(grant.client, grant.server), max(grant.client, grant.server)
         self._verdicts.pop(pair, None)

@@ -131,8 +131,10 @@ class ProbeScheduler:
         with self._lock:
             transferred_bytes, test = self._bandwidth_grants.report(node, report, at_s)
             if transferred_bytes is not None:
-                for end in (node, report.peer):
-                    self._under_test[end] = (self._under_test.get(end, (at_s,))[0], at_s)
+                if test is not None:
+                    for end in (test.client, test.server):
+                        since_s = self._under_test.get(end, (test.at_s,))[0]
+                        self._under_test[end] = (since_s, max(test.at_s, at_s))
                 self._planner.finish(
                     report.lease_id,
                     transferred_bytes,

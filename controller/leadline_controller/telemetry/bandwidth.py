@@ -1,17 +1,19 @@
 """What each node's link can do, from bandwidth tests and from the traffic that it carries.
 
 A test measures the slower one of two links. So a result that is higher than what is believed counts
-at once, and a lower one only if a second test agrees: then the better one of the two is believed.
-Until then the node is suspect, and the lower value counts. A result that is explained, by a slow or
-unknown peer, by users' traffic or by a hindered board, says nothing about the node.
+at once, unless an exact value contradicts it: then a second server has to agree, because the server
+measures and the client cannot disprove it. A lower one counts if a second test agrees: then the
+better one of the two is believed. Until then the node is suspect, and the lower value counts. A
+result that is explained, by a slow or unknown peer or by users' traffic, says nothing about the
+node.
 
-The server measures, and no node is believed about itself: what it measured or carried itself
-raises a lower bound, and is replaced by what another node measures. Times are seconds on the
-controller's monotonic clock.
+No node is believed about itself: what it measured or carried itself raises a lower bound within
+limits, and is replaced by what another node measures. Times are seconds on the controller's
+monotonic clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 # A shaper lets so much pass at once, s of its link's time.
@@ -29,8 +31,11 @@ AGREEING_SHARE = 0.8
 _SUSPICIOUS_SHARE = 0.5
 # Less traffic says nothing about a link.
 _LEAST_CARRIED_MBPS = 1.0
+# No node has measured the link, so that its own traffic counts up to this.
+_UNTESTED_MBPS = 100.0
 _PEERS = 2
 # For so long after an exact measurement, a short test that is faster shows no more than a burst.
+# After so long, the server that showed more than an exact value may confirm that itself.
 _TRUSTED_S = 120.0
 _LEAST_MBPS = 0.001
 # Where a value is from.
@@ -55,9 +60,14 @@ class BandwidthTest:
     is_hindered: bool = False
 
     @property
+    def is_long(self) -> bool:
+        """Whether no burst and no slow start is in the rate."""
+        return self.seconds >= exact_s(self.rtt_ms)
+
+    @property
     def is_exact(self) -> bool:
         """Whether this is what the links can do; else they can do at least `value_mbps`."""
-        return not self.is_hindered and self.seconds >= exact_s(self.rtt_ms)
+        return self.is_long and not self.is_hindered
 
     @property
     def value_mbps(self) -> float:
@@ -133,17 +143,21 @@ class NodeLink:
 
 @dataclass(frozen=True, slots=True)
 class _Lower:
-    """A result below what is believed."""
+    """A result below what is believed. is_exact: it was long enough. is_hindered: one of the two
+    boards was."""
 
     peer: str
     mbps: float
     is_exact: bool
+    is_hindered: bool
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is believed of a node. is_claim: no other node has measured it. lower: the last result,
-    if it was lower."""
+    """What is believed of a node. is_claim: no other node has measured it. tested_mbps: the
+    last rate that another one measured, 0 if none has. lower: the last result, if it was lower.
+    higher: the first result that was higher than an exact value, and its server, until a faster
+    peer contradicts it."""
 
     mbps: float
     at_s: float
@@ -152,7 +166,9 @@ class _Known:
     source: str = TESTS
     is_claim: bool = False
     measured_s: float = -inf
+    tested_mbps: float = 0.0
     lower: _Lower | None = None
+    higher: "tuple[str, _Known] | None" = None
 
 
 class NodeBandwidths:
@@ -195,7 +211,7 @@ class NodeBandwidths:
         return self._last_peers.get(node, ())
 
     def contradicted_s(self, node: str) -> float:
-        """When the node last carried more than what is believed."""
+        """When traffic or a test last showed more than what is believed."""
         return self._contradicted_s.get(node, -inf)
 
     def drop(self, node: str) -> None:
@@ -225,7 +241,7 @@ class NodeBandwidths:
             of_peer = self.of(peer, test.at_s) if suspects == {peer} else before[peer]
             if of_peer is not None and of_peer.source != TESTS:
                 of_peer = None
-            changed |= self._count(node, peer, test, of_peer, link_mbps[node] or 0.0, used)
+            changed |= self._count(node, peer, test, of_peer, link_mbps, used)
         return changed
 
     def _count(
@@ -234,21 +250,26 @@ class NodeBandwidths:
         peer: str,
         test: BandwidthTest,
         of_peer: LinkBandwidth | None,
-        speed_mbps: float,
+        link_mbps: Mapping[str, float | None],
         used_mbps: Mapping[str, float],
     ) -> set[str]:
         """Count a result for one of its nodes. Returns another one that it clears."""
         known = self._fresh(node, test.at_s)
         peer_mbps = of_peer.settled_mbps - used_mbps.get(peer, 0.0) if of_peer else 0.0
         is_limited = test.mbps >= AGREEING_SHARE * peer_mbps
-        is_peers = is_limited and of_peer is not None and not of_peer.is_short
-        result = _result(node, test, known, speed_mbps, is_peers=is_peers)
-        if known is None or _replaces(result, known):
+        is_peers = test.mbps >= AGREEING_SHARE * (link_mbps[peer] or inf) or (
+            is_limited and of_peer is not None and not of_peer.is_short
+        )
+        result = _result(node, test, known, link_mbps[node] or 0.0, is_peers=is_peers)
+        agrees = known is not None and test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps)
+        if known is None or _replaces(result, known, agrees=agrees):
             self._known[node] = result
         elif _is_higher(result, known):
-            self._raise(node, known, result)
-        elif test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps):
+            self._raise(node, peer, known, result)
+        elif agrees:
             if not result.is_claim:
+                if not is_limited:
+                    known.higher = None
                 is_faster = test.mbps > known.mbps / AGREEING_SHARE
                 self._agree(node, peer, known, result, is_faster=is_faster)
         elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
@@ -256,15 +277,36 @@ class NodeBandwidths:
             if is_peers_fault and known.lower is not None and known.lower.peer == peer:
                 known.lower = None
         elif test.is_exact or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps):
-            return self._lower(node, known, _Lower(peer, test.mbps, test.is_exact), result)
+            known.higher = None
+            lower = _Lower(peer, test.mbps, test.is_long, test.is_hindered)
+            return self._lower(node, known, lower, result)
         return set()
 
-    def _raise(self, node: str, known: _Known, result: _Known) -> None:
-        if known.is_claim or not result.is_claim:
+    def _raise(self, node: str, peer: str, known: _Known, result: _Known) -> None:
+        if result.is_claim and not known.is_claim:
+            if known.lower_bound:
+                known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS
+                known.is_short, known.measured_s = result.is_short, -inf
+        elif known.is_claim or known.lower_bound or result.mbps <= known.mbps / AGREEING_SHARE:
             self._known[node] = result
-        elif known.lower_bound:
-            known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS
-            known.is_short, known.measured_s = result.is_short, -inf
+        elif (least := self._confirmed(node, peer, known, result)) is not None:
+            self._known[node] = least
+
+    def _confirmed(self, node: str, peer: str, known: _Known, result: _Known) -> _Known | None:
+        """The lower one of two results above an exact value, of two servers or of one that came
+        long after the other; None after the first. A node with a single peer needs one."""
+        if self._last_peers.get(node) == (peer,):
+            return result
+        if known.higher is None:
+            known.higher, self._contradicted_s[node] = (peer, result), result.at_s
+            return None
+        first_peer, first = known.higher
+        if first_peer == peer and result.at_s - first.at_s <= _TRUSTED_S:
+            return None
+        both = sorted((known.higher, (peer, result)), key=lambda each: each[1].mbps)
+        (_, least), most = both
+        higher = most if most[1].mbps > least.mbps / AGREEING_SHARE else None
+        return replace(least, at_s=result.at_s, measured_s=result.at_s, higher=higher)
 
     def _agree(
         self, node: str, peer: str, known: _Known, result: _Known, *, is_faster: bool
@@ -272,29 +314,32 @@ class NodeBandwidths:
         """What is believed was right, or is only a lower bound, if a short test was faster. A
         result that is a little lower is stored until the next one, so that a link that becomes
         slower by and by is noticed."""
-        known.at_s, known.source = result.at_s, TESTS
+        known.at_s, known.tested_mbps = result.at_s, result.tested_mbps
         if is_faster and result.at_s - known.measured_s > _TRUSTED_S:
-            known.lower_bound = known.is_short = True
+            if known.lower_bound or self._confirmed(node, peer, known, result):
+                known.lower_bound = known.is_short = True
             return
         if not result.is_short:
-            known.measured_s = result.at_s
+            known.measured_s, known.source = result.at_s, TESTS
         if result.lower_bound:
             known.lower = None
         elif known.lower_bound or known.is_claim:
             self._known[node] = result
         else:
-            self._lower(node, known, _Lower(peer, result.mbps, True), result)
+            self._lower(node, known, _Lower(peer, result.mbps, True, False), result)
 
     def _lower(self, node: str, known: _Known, lower: _Lower, result: _Known) -> set[str]:
         """Of two lower results in sequence, the better one is believed. Returns the node that was
         suspect only because of this one."""
         earlier = known.lower
         known.lower = lower
-        if earlier is None:
-            return set()
+        if earlier is None or (lower.is_hindered and earlier.peer == lower.peer):
+            return set()  # the peer may be the hindered one
         both = [each for each in (earlier, lower) if each.is_exact] or [earlier, lower]
         best = max(both, key=lambda each: each.mbps)
         known.mbps, known.at_s = best.mbps, result.at_s
+        if not result.is_claim:
+            known.tested_mbps = best.mbps
         known.lower_bound = known.is_short = not best.is_exact
         known.measured_s = result.at_s if best.is_exact else -inf
         known.lower = lower if lower.mbps < best.mbps else None
@@ -319,7 +364,9 @@ class NodeBandwidths:
         """A report tells the users' traffic, and the speed of the interface; None if unknown. A
         link can do what it just carried. Returns whether that changes what is believed.
 
-        Where another node has measured the link, only a test can show more.
+        Both are the node's own words, so they count no more than what another node measured last
+        if that agrees. Where that was exact, only a test can show more. Nor do they make a test's
+        result valid for longer.
         """
         if at_s == -inf:  # nobody knows when that was
             return False
@@ -328,23 +375,25 @@ class NodeBandwidths:
         if self._is_passive and link_mbps and (known is None or known.source != TESTS):
             self._known[node] = _Known(link_mbps, at_s, source=INTERFACE, is_claim=True)
             return known is None or known.mbps != link_mbps
+        tested_mbps = 0.0 if known is None else known.tested_mbps
+        most = min(carried, tested_mbps / AGREEING_SHARE or _UNTESTED_MBPS)
         if known is None:
-            if carried < _LEAST_CARRIED_MBPS:
+            if most < _LEAST_CARRIED_MBPS:
                 return False
-        elif carried <= known.mbps or not known.lower_bound:
-            if carried > known.mbps / AGREEING_SHARE:
-                self._contradicted_s[node] = at_s
-            elif carried >= AGREEING_SHARE * known.mbps:
-                known.at_s = max(known.at_s, at_s)
-            return False
-        else:
-            known.mbps, known.at_s, known.is_short = carried, max(known.at_s, at_s), True
-            known.source = COUNTERS
+            self._known[node] = _Known(
+                most, at_s, lower_bound=True, is_short=True, source=COUNTERS, is_claim=True
+            )
             return True
-        self._known[node] = _Known(
-            carried, at_s, lower_bound=True, is_short=True, source=COUNTERS, is_claim=True
-        )
-        return True
+        if known.lower_bound and most > known.mbps:
+            known.mbps, known.is_short, known.source = most, True, COUNTERS
+            if known.is_claim:
+                known.at_s = max(known.at_s, at_s)
+            return True
+        if carried > known.mbps / AGREEING_SHARE:
+            self._contradicted_s[node] = at_s
+        elif carried >= AGREEING_SHARE * known.mbps and known.is_claim:
+            known.at_s = max(known.at_s, at_s)
+        return False
 
     def _fresh(self, node: str, now_s: float) -> _Known | None:
         known = self._known.get(node)
@@ -360,27 +409,32 @@ def _result(
     if not speed_mbps:  # then a value is as good as the one before
         is_peers = is_peers and known is not None and test.mbps < AGREEING_SHARE * known.mbps
     is_claim = node == test.server
+    at_s = test.at_s if known is None else max(test.at_s, known.at_s)  # reports overtake others
     return _Known(
         mbps=test.value_mbps,
-        at_s=test.at_s,
+        at_s=at_s,
         lower_bound=not is_at_speed and (is_peers or not test.is_exact),
         is_short=not is_at_speed and not test.is_exact,
         is_claim=is_claim,
-        measured_s=-inf if is_claim else test.at_s,
+        measured_s=-inf if is_claim else at_s,
+        tested_mbps=0.0 if is_claim else test.mbps,
     )
 
 
 def _is_available(test: BandwidthTest, known: _Known, used_mbps: float) -> bool:
-    """Whether users' traffic, or a board that was too busy, explains a result that is lower."""
-    return test.is_hindered or test.mbps + used_mbps >= AGREEING_SHARE * known.mbps
+    """Whether users' traffic explains a result that is lower."""
+    return test.mbps + used_mbps >= AGREEING_SHARE * known.mbps
 
 
-def _replaces(result: _Known, known: _Known) -> bool:
+def _replaces(result: _Known, known: _Known, *, agrees: bool) -> bool:
     """Whether another node's result takes the place of what the node says of itself. A lower bound
-    does not take that of a test in which the node was the server."""
+    does not take that of a test in which the node was the server, nor of traffic with which it
+    agrees, but for the first one."""
     if result.is_claim or not (known.is_claim or known.source == COUNTERS):
         return False
-    return not result.lower_bound or (known.is_claim and known.source != TESTS)
+    if not result.lower_bound:
+        return True
+    return known.source != TESTS and (known.is_claim or not agrees)
 
 
 def _is_higher(result: _Known, known: _Known) -> bool:

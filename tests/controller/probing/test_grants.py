@@ -11,6 +11,7 @@ from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_O
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 DONE, FAILED = pb.BandwidthReport.DONE, pb.BandwidthReport.FAILED
+REFUSED, ABSENT = pb.BandwidthReport.REFUSED, pb.BandwidthReport.ABSENT
 MAX_BYTES, MOST_MBPS = 1_000_000, 100.0
 ENDS_S = 13.0
 PLANNED = PlannedTest("a", "b", MAX_BYTES, (), {"a": 0.08, "b": 0.08})
@@ -180,13 +181,51 @@ def test_nobody_is_named_for_one_disagreement() -> None:
 
 
 @pytest.mark.parametrize("end", ["a", "b"])
-def test_a_failure_at_one_end_ends_the_lease_without_a_result(end: str) -> None:
+@pytest.mark.parametrize("other_failed", [False, True])
+def test_a_failure_at_one_end_is_charged_in_full_once_the_other_has_reported(
+    end: str, other_failed: bool
+) -> None:
     grants = granted()
-    make = sent if end == "a" else received
-    failed = make(outcome=FAILED, bandwidth_mbps=None, transferred_bytes=65_536)
-    assert grants.report(end, failed, 4.0) == (65_536, None)
-    assert grants.refusal("a", sent(), 5.0) == NOT_LEASED
-    assert grants.refusal("b", received(), 5.0) == NOT_LEASED
+    failed = {"bandwidth_mbps": None, "transferred_bytes": 0}
+    reports = {
+        node: make(**({"outcome": FAILED} | failed if other_failed or node == end else {}))
+        for node, make in (("a", sent), ("b", received))
+    }
+    first = reports.pop(end)
+    assert grants.report(end, first, 4.0) == (None, None)
+    assert grants.refusal(end, first, 5.0) == NOT_LEASED
+    ((other, second),) = reports.items()
+    assert grants.refusal(other, second, 5.0) is None
+    assert grants.report(other, second, 5.0) == (MAX_BYTES, None)
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "charged"),
+    [
+        (REFUSED, REFUSED, 0),
+        (REFUSED, ABSENT, 0),
+        (REFUSED, FAILED, MAX_BYTES),
+        (FAILED, ABSENT, MAX_BYTES),
+        (REFUSED, DONE, MAX_BYTES),
+        (pb.BandwidthReport.OUTCOME_UNSPECIFIED, REFUSED, MAX_BYTES),
+    ],
+)
+def test_only_a_test_that_both_ends_refused_costs_nothing(
+    client: pb.BandwidthReport.Outcome, server: pb.BandwidthReport.Outcome, charged: int
+) -> None:
+    grants = granted()
+    grants.report("b", received(outcome=server), 4.0)
+    assert grants.report("a", sent(outcome=client), 4.0) == (charged, None)
+
+
+@pytest.mark.parametrize("at_s", [-1e9, float("-inf")])
+def test_a_result_is_no_older_than_its_lease(at_s: float) -> None:
+    grants = BandwidthGrants()
+    grants.add(PLANNED, "x-1", MOST_MBPS, now_s=100.0, ends_s=110.0)
+    grants.report("a", sent(), 104.0)
+    _, result = grants.report("b", received(), at_s)
+    assert result is not None
+    assert result.at_s == 100.0
 
 
 @pytest.mark.parametrize("end", ["a", "b"])

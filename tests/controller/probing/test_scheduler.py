@@ -87,6 +87,16 @@ class ProbeHarness:
         self.telemetry.state.birth(agent, self.telemetry.stamp(name))
         self.probe_scheduler.on_birth(name)
 
+    def fail(
+        self, lease: pb.BandwidthLease, node: str, outcome: pb.BandwidthReport.Outcome
+    ) -> None:
+        """One end reports that it could not test."""
+        report = BoardMessages(node).bandwidth(
+            lease.peer.node, None, lease_id=lease.lease_id, outcome=outcome
+        )
+        assert self.probe_scheduler.bandwidth_refusal(node, report) is None
+        assert self.probe_scheduler.on_bandwidth(node, report, 0.0) is None
+
     def report(self, lease: pb.BandwidthLease, node: str, *, mbps: float = 90.0) -> bool:
         """One end of a test reports to the probe scheduler. Whether it has the result then."""
         board = BoardMessages(node)
@@ -196,19 +206,31 @@ def test_a_test_that_one_end_cannot_run_is_over_and_is_tried_less_and_less_often
         harness.probe_scheduler.tick(tick / 2)
         if not harness.sent.tests:
             continue
-        (_, _), (client, testing) = harness.sent.tests
+        tests = list(harness.sent.tests)
         harness.sent.tests.clear()
         started_s.append(tick / 2)
-        failed = BoardMessages(client).bandwidth(
-            testing.peer.node,
-            None,
-            lease_id=testing.lease_id,
-            outcome=pb.BandwidthReport.REFUSED,
-        )
-        assert harness.probe_scheduler.bandwidth_refusal(client, failed) is None
-        assert harness.probe_scheduler.on_bandwidth(client, failed, 0.0) is None
+        for node, lease in tests:
+            harness.fail(lease, node, pb.BandwidthReport.REFUSED)
     assert started_s[:4] == [0.0, 0.5, 3.0, 3.5]  # each end in its turn
     assert len(started_s) <= 16
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_one_end_alone_ends_no_lease_and_gets_nothing_back(end: int) -> None:
+    uplink = Uplink("lte", frozenset({"n1", "n2"}), 100.0)
+    harness = ProbeHarness("n1", "n2", "n3", "n4", uplinks=(uplink,), anchors=("n3", "n4"))
+    harness.probe_scheduler.tick(0.0)
+    before = harness.probe_scheduler.budget(0.0)
+    tests, running = list(harness.sent.tests), before.running
+    node, lease = tests[end]
+    harness.fail(lease, node, pb.BandwidthReport.FAILED)
+    harness.probe_scheduler.tick(1.0)
+    after = harness.probe_scheduler.budget(1.0)
+    assert after.running[: len(running)] == running
+    spent = {each.name: each.bytes for each in (*before.nodes, *before.uplinks)}
+    left = {each.name: each.bytes for each in (*after.nodes, *after.uplinks)}
+    assert spent[node] > 0
+    assert all(left[name] >= spent[name] for name in spent)
 
 
 def test_a_test_without_reports_expires() -> None:

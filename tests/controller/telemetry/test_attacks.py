@@ -2,13 +2,17 @@
 
 import pytest
 
-from tests.attack.telemetry import lies, many_boards, phantoms
+from tests.attack.telemetry import inflated, lies, many_boards, phantoms
 
 pytestmark = pytest.mark.broker
 
 
 def test_invented_measurements_of_a_board_are_refused() -> None:
     assert [str(check) for check in lies(12) if not check.held] == []
+
+
+def test_invented_traffic_is_not_believed_beyond_what_others_measured() -> None:
+    assert [str(check) for check in inflated(1) if not check.held] == []
 
 
 def test_invented_names_do_not_displace_boards() -> None:

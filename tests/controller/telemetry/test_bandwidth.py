@@ -287,14 +287,44 @@ def test_a_single_bad_result_is_forgotten() -> None:
     assert beliefs.mbps("a", "b") == [100.0, 100.0]
 
 
-def test_a_link_that_became_faster_is_believed_at_once() -> None:
+def test_a_link_that_became_faster_is_believed_once_two_servers_measured_it() -> None:
     beliefs = fleet()
     beliefs.true_mbps = dict.fromkeys("abcd", 900.0)
     beliefs.test("a", "b")
-    assert beliefs.mbps("a", "b") == [900.0, 100.0]  # what b measured itself does not count
-    beliefs.test("b", "a")
-    assert beliefs.mbps("a", "b") == [900.0, 900.0]
+    assert beliefs.mbps("a", "b") == [100.0, 100.0]
+    assert beliefs.bandwidths.contradicted_s("a") == beliefs.now_s  # the next test is soon
+    beliefs.test("a", "c")
+    assert beliefs.mbps("a", "c") == [900.0, 100.0]  # what c measured itself does not count
+    beliefs.test("c", "a")
+    beliefs.test("c", "b")
+    assert beliefs.mbps("a", "c") == [900.0, 900.0]
     assert not beliefs.suspects()
+
+
+def test_one_server_alone_does_not_make_a_node_faster() -> None:
+    beliefs = fleet(fast=200.0, faster=200.0)
+    for seconds in (0.1, 0.003) * 20:
+        beliefs.measured("a", "b", 900.0, seconds)
+        assert beliefs.of("a").mbps == 100.0
+        beliefs.test("a", "fast")
+        assert beliefs.of("a") == LinkBandwidth(100.0, beliefs.now_s)
+
+
+def test_of_two_servers_that_show_more_the_lower_one_is_believed() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 900.0)
+    beliefs.measured("a", "c", 130.0)
+    assert beliefs.of("a") == LinkBandwidth(130.0, beliefs.now_s)
+
+
+def test_a_server_may_confirm_itself_later_if_no_faster_one_is_there() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 900.0)
+    beliefs.now_s += 105.0
+    beliefs.measured("a", "b", 900.0)
+    assert beliefs.of("a").mbps == 100.0
+    beliefs.measured("a", "b", 900.0)
+    assert beliefs.of("a").mbps == 900.0
 
 
 def test_a_link_that_becomes_slower_by_and_by_is_believed() -> None:
@@ -362,14 +392,87 @@ def test_a_short_test_far_below_what_it_could_reach_makes_a_suspect() -> None:
 def test_a_result_of_a_hindered_board_is_a_lower_bound_and_no_suspicion() -> None:
     beliefs = fleet()
     for _ in range(5):
-        beliefs.measured("a", "b", 20.0, hindered=True)
-        beliefs.measured("a", "c", 20.0, hindered=True)
+        beliefs.measured("a", "b", 60.0, hindered=True)
+        beliefs.measured("a", "c", 60.0, hindered=True)
     assert beliefs.mbps("a", "b", "c") == [100.0, 100.0, 100.0]
     assert not beliefs.suspects()
     new = Beliefs(dict.fromkeys("ab", 100.0))
     new.measured("a", "b", 20.0, hindered=True)
     assert new.of("a").mbps == pytest.approx(20 / 1.05)
     assert new.of("a").lower_bound
+
+
+def test_a_board_whose_host_is_always_too_busy_is_believed_slow_after_two_peers() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 4.5, hindered=True)
+    assert beliefs.suspects() == {"a", "b"}
+    beliefs.measured("a", "b", 4.5, hindered=True)
+    assert beliefs.suspects() == {"a", "b"}  # it may be b that is busy
+    beliefs.measured("a", "c", 4.1, hindered=True)
+    assert beliefs.of("a") == LinkBandwidth(4.5, beliefs.now_s)
+    assert beliefs.mbps("b", "c") == [100.0, 100.0]
+    assert not beliefs.suspects()
+
+
+def test_a_peer_that_tests_without_hindrance_clears_a_board_that_was_busy() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 4.5, hindered=True)
+    beliefs.test("a", "c")
+    assert beliefs.of("a") == LinkBandwidth(100.0, beliefs.now_s)
+
+
+@pytest.mark.parametrize("of_peer", [None, 3.0, 95.5])
+def test_a_result_at_the_speed_of_the_peers_interface_is_a_lower_bound(
+    of_peer: float | None,
+) -> None:
+    names = {"fast": 940.0, "peer": 95.5, "c": 940.0}
+    beliefs = Beliefs(dict(names), {"fast": 1000.0, "peer": 100.0, "c": 1000.0})
+    if of_peer:
+        beliefs.measured("peer", "c", of_peer, 0.001)
+    beliefs.test("fast", "peer")
+    known = beliefs.of("fast")
+    assert (known.mbps, known.lower_bound, known.is_short) == (95.5, True, False)
+    beliefs.test("peer", "fast")
+    assert beliefs.of("peer") == LinkBandwidth(95.5, beliefs.now_s)
+    beliefs.test("fast", "c")
+    assert beliefs.of("fast") == LinkBandwidth(940.0, beliefs.now_s)
+
+
+# Traffic.
+
+
+def test_invented_traffic_counts_no_more_than_what_another_node_measured() -> None:
+    beliefs = Beliefs(dict.fromkeys("abc", 95.0))
+    carry = beliefs.bandwidths.carry
+    carry("a", 1e6, 1e6, 0.0)
+    assert beliefs.of("a").mbps == 100.0  # nobody has measured it
+    for peer in "bcbc":
+        beliefs.measured("a", peer, 5.0, hindered=True)
+        for link_mbps in (None, 1e6):
+            carry("a", 1e6, link_mbps, beliefs.now_s)
+        assert beliefs.of("a").mbps <= 5.0 / 0.8
+    assert beliefs.bandwidths.contradicted_s("a") == beliefs.now_s
+
+
+def test_traffic_does_not_make_a_tests_result_valid_for_longer() -> None:
+    beliefs = fleet()
+    tested_s = beliefs.now_s
+    beliefs.bandwidths.carry("d", 95.0, 100.0, tested_s + TTL_S)
+    assert beliefs.bandwidths.of("d", tested_s + TTL_S + 1) is None
+
+
+# Times.
+
+
+@pytest.mark.parametrize("mbps", [5.0, 95.0, 900.0])
+def test_a_result_with_an_old_date_does_not_make_what_is_believed_older(mbps: float) -> None:
+    beliefs = fleet()
+    at_s = {node: beliefs.of(node).at_s for node in "ab"}
+    for peer in "bc":
+        old = BandwidthTest("a", peer, mbps, 0.1, -1e9, beliefs.rtt_ms)
+        beliefs.bandwidths.add(old, beliefs.link_mbps)
+    for node, known_s in at_s.items():
+        assert beliefs.of(node).at_s >= known_s
 
 
 # Nobody is believed about itself.

@@ -35,7 +35,7 @@ def most_mbps(state: TelemetryState, now_s: float = 0.0) -> list[float]:
     ("link_mbps", "seconds", "expected"),
     [
         ({"n1": 1000.0, "n2": 100.0}, SHORT_S, [1000.0, 100.0, NAN]),
-        ({"n1": 1000.0, "n2": 100.0}, LONG_S, [94.0, 94.0, NAN]),
+        ({"n1": 1000.0, "n2": 100.0}, LONG_S, [1000.0, 94.0, NAN]),
         ({"n1": 1000.0}, SHORT_S, [1000.0, np.inf, NAN]),
         ({}, SHORT_S, [np.inf, np.inf, NAN]),
         ({}, LONG_S, [94.0, 94.0, NAN]),
