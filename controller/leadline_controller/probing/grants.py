@@ -5,6 +5,7 @@ that it names, within its limits, and once. Anything else is invented, or belong
 leader's lease.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, takewhile
 
