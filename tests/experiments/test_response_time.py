@@ -211,7 +211,7 @@ def test_most_claims_hold_with_other_numbers_too(result: Result) -> None:
 
 @pytest.mark.experiment
 def test_the_calibration_states_that_its_numbers_were_fitted(result: Result) -> None:
-    first, *_ = result.calibration.values()
+    (first, _), *_ = result.settings.values()
     assert "adjusted while watching the outcome" in first
     assert ROBUSTNESS in first
 

@@ -32,6 +32,7 @@ from leadline_experiments.result import (
     Result,
     Row,
     Series,
+    Setting,
     count_claim,
     order_claim,
 )
@@ -229,7 +230,7 @@ _Placements = Mapping[tuple[str, str], Placement]  # by case and method
 _DurationsS = Mapping[tuple[str, str], float]  # by table and method
 
 
-def run(seed: int, progress: Progress) -> Result:
+def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Result:
     """Run the whole experiment; see Experiment. The seed breaks ties: in the draws of the original
     with whole points, and on idle throttled workers."""
     placements = {}
@@ -250,10 +251,11 @@ def run(seed: int, progress: Progress) -> Result:
         "netsched",
         "NetSched, Section IV-B",
         {
-            **CALIBRATION,
-            "time to assign a pod": (
+            **{name: Setting(text, "chosen") for name, text in CALIBRATION.items()},
+            "time to assign a pod": Setting(
                 f"{_DECISION_S:g} s, and {_READING_S:g} s for every value that the method reads of "
-                "a worker (the paper: NetSched asks Prometheus for each pod; Leadline does not)"
+                "a worker (the paper: NetSched asks Prometheus for each pod; Leadline does not)",
+                "chosen",
             ),
         },
         [*_count_rows(placements, matches, idle), *_time_rows(durations_s)],

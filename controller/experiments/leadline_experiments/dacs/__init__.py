@@ -6,6 +6,8 @@ Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes".
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from leadline_controller.framework.cycle import Strategy
+
 from leadline_experiments.dacs import simulation
 from leadline_experiments.dacs.claims import COMPLETION_S, COUNTS, claims, comparable_counts, label
 from leadline_experiments.dacs.simulation import (
@@ -19,7 +21,7 @@ from leadline_experiments.dacs.simulation import (
     run_methods,
 )
 from leadline_experiments.optimum import study
-from leadline_experiments.result import Figure, Progress, Result, Row, Series
+from leadline_experiments.result import Figure, Progress, Result, Row, Series, Setting
 
 _SCENARIOS = (simulation.SCENARIO_1, simulation.SCENARIO_2)
 _RANKS = ("the fullest node", "the second node", "the third node")
@@ -29,7 +31,7 @@ CALIBRATION: Mapping[str, str] = {
 }
 
 
-def run(seed: int, progress: Progress) -> Result:
+def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Result:
     """Run the whole experiment; see Experiment. The seed breaks ties."""
     results = []
     for scenario in _SCENARIOS:
@@ -38,7 +40,7 @@ def run(seed: int, progress: Progress) -> Result:
     return Result(
         "dacs",
         "DACS, Section 7",
-        CALIBRATION,
+        {name: Setting(text, "chosen") for name, text in CALIBRATION.items()},
         [
             *(row for each in results for row in (*_rows(each), *_completion_rows(each))),
             *(row for scenario in _SCENARIOS for row in optimality_gaps(scenario, seed)),

@@ -33,7 +33,7 @@ from leadline_experiments.infrastructure_aware.simulation import (
     stand_in_images,
 )
 from leadline_experiments.models.network import PARALLEL_PULLS
-from leadline_experiments.result import Figure, Progress, Result, Row, Series
+from leadline_experiments.result import Figure, Progress, Result, Row, Series, Setting
 
 DRAWS = 6
 _METRICS = (
@@ -127,7 +127,7 @@ _CALIBRATION = {
 }
 
 
-def run(seed: int, progress: Progress) -> Result:
+def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Result:
     """Run the whole experiment; see Experiment."""
     images = stand_in_images()
     outcomes: dict[str, list[Outcome]] = {name: [] for name in _METHODS}
@@ -144,7 +144,7 @@ def run(seed: int, progress: Progress) -> Result:
     return Result(
         "infrastructure-aware",
         "Infrastructure Aware, Section IV",
-        _CALIBRATION,
+        {name: Setting(text, "chosen") for name, text in _CALIBRATION.items()},
         [
             Row(
                 *("Table II", "1250 replicas, 168 nodes"),

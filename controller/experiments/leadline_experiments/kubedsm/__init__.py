@@ -8,6 +8,8 @@ ours.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from leadline_controller.framework.cycle import Strategy
+
 from leadline_experiments.kubedsm.claims import BASELINES, claims, gains
 from leadline_experiments.kubedsm.simulation import (
     ALL,
@@ -29,13 +31,13 @@ from leadline_experiments.kubedsm.simulation import (
     optimality_gaps,
 )
 from leadline_experiments.optimum import study
-from leadline_experiments.result import Figure, Progress, Result, Row, Series, gain_percent
+from leadline_experiments.result import Figure, Progress, Result, Row, Series, Setting, gain_percent
 
 _RATIO = "edge_ratio_percent"
 _LIKE_REPLICA_SET, _PODS_ROUNDED_UP = "scale-down as a ReplicaSet", "pods rounded up"
 
 
-def run(seed: int, progress: Progress) -> Result:
+def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Result:
     """Run the whole experiment; see Experiment."""
     runs = Runs(seed, lambda share: progress(share * 0.75))
     gaps = [
@@ -46,7 +48,7 @@ def run(seed: int, progress: Progress) -> Result:
         "kubedsm",
         "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted "
         "Edge Clusters",
-        _calibration(runs),
+        {name: Setting(text, "chosen") for name, text in _calibration(runs).items()},
         [*_comparison_rows(runs), *_other_rows(runs), *gaps],
         claims(runs),
         list(_figures(runs)),

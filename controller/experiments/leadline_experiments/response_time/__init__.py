@@ -13,6 +13,7 @@ from itertools import combinations_with_replacement, count
 from random import Random
 from statistics import fmean, pstdev
 
+from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import ResponseTime
 
@@ -38,7 +39,7 @@ from leadline_experiments.response_time.simulation import (
     run_plan,
     run_trial,
 )
-from leadline_experiments.result import Claim, Figure, Progress, Result, Row, Series
+from leadline_experiments.result import Claim, Figure, Progress, Result, Row, Series, Setting
 
 _RUNS = 5
 _SERVICES = (WEB, DETECTION)
@@ -56,7 +57,7 @@ _METHODS: Mapping[str, Method] = {
 _TABLES = {WEB.name: ("Fig. 3", "Fig. 5", "Fig. 6"), DETECTION.name: ("Fig. 4", "Fig. 7", "Fig. 8")}
 
 
-def run(seed: int, progress: Progress) -> Result:
+def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Result:
     """Run the whole experiment; see Experiment. Each scheduler runs each deployment five times, as
     in the paper. Beside the results stand the best of all placements, and how robust the claims
     are to other numbers."""
@@ -88,7 +89,7 @@ def run(seed: int, progress: Progress) -> Result:
     return Result(
         "response-time",
         "Container Orchestration in Heterogeneous Edge Computing Environments, Section 5",
-        _calibration(),
+        {name: Setting(text, "chosen") for name, text in _calibration().items()},
         [
             *(row for each in services for row in _rows(*each)),
             *_robustness_rows(claims, seed, tick),
