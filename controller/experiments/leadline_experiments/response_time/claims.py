@@ -23,10 +23,10 @@ from leadline_experiments.result import (
 OURS, DEFAULT = "response-time", "kube-default"
 PEAK = LEVELS.index(max(LEVELS))
 _WHY_NOT_STABLE = (
-    "w1 has two of the four replicas, and its one core is nearly busy, so its profile decides. With "
-    "2.7 ms instead of 2.6 the throughput grows by less than 3 %, but then the default has 5 % more "
-    "than the proposed scheduler in step 4, where both should have the same: no profile is right "
-    "for both statements."
+    "w1 has two of the four replicas, and its one core is nearly busy, so its profile decides. "
+    "With 2.7 ms instead of 2.6 the throughput grows by less than 3 %, but then the default has "
+    "5 % more than the proposed scheduler in step 4, where both should have the same: no profile "
+    "is right for both statements."
 )
 _FIRST_SOONER = "the first replica answers sooner than the default's"
 
