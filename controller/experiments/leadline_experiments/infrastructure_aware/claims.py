@@ -49,8 +49,8 @@ _WHY_DRAWS = (
 )
 _WHY_HITS = (
     "The stand-ins' small layers are shared more often than the paper's. Counted by bytes there is "
-    "no difference for kube: 30 % of what its replicas need is there, with seed 0 here and by Table "
-    "II (1250 replicas of 143.19 MB, less what is stored)."
+    "no difference for kube: 30 % of what its replicas need is there, here with seed 0 and by "
+    "Table II (1250 replicas of 143.19 MB, less what is stored)."
 )
 _WHY_99 = (
     "The localities' and kube's last hundredth are so near to each other that the draw decides; "
