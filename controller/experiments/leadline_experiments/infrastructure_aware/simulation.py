@@ -256,7 +256,7 @@ class _Group:
     def __init__(self, stores: Mapping[str, NodeStore], setup: Setup) -> None:
         self.stores = list(stores.values())
         self.view = view_of([Node(name, NODE_ALLOCATABLE, tier="edge") for name in stores])
-        self._setup = setup
+        self._bandwidth_now = setup.bandwidth_now
 
     def advance(self, now_s: float, images: ImageTable) -> None:
         """Let time pass, and show the layers that the nodes have and await now."""
@@ -277,23 +277,33 @@ class _Group:
         queue_mb = {
             at: fsum(layer.size_mb for layer in layers.values()) for at, layers in waiting.items()
         }
+        mbps = [each.left_mbps if self._bandwidth_now else each.mbps for each in self.stores]
         self.view = replace(
             self.view,
             table=NodeTable(nodes),
+            metrics=replace(self.view.metrics, bandwidth_mbps=np.array(mbps)),
             placed_in_run=np.zeros_like(self.view.placed_in_run),
             images=replace(images, queued=queued, queue_mb=queue_mb),
         )
 
-    def place(self, pod: Pod, strategy: Strategy, random: Random) -> NodeStore:
-        """Place the pod and return its node's store. Raises ValueError."""
-        now = self._setup.bandwidth_now
-        mbps = np.array([each.left_mbps if now else each.mbps for each in self.stores])
-        view = replace(self.view, metrics=replace(self.view.metrics, bandwidth_mbps=mbps))
-        decision = decide(view, pod, _FILTERS, strategy, random)
+    def place(
+        self, pod: Pod, layers: Sequence[Layer], strategy: Strategy, random: Random
+    ) -> tuple[NodeStore, float]:
+        """Place the pod and pull its layers; its node's store, and the MB to pull. Raises
+        ValueError."""
+        decision = decide(self.view, pod, _FILTERS, strategy, random)
         if decision.node is None:
             raise ValueError(f"{pod.key}: {decision.why}")
-        self.view = assume(view, decision, strategy)
-        return self.stores[view.table.index[decision.node]]
+        view = assume(self.view, decision, strategy)
+        at = view.table.index[decision.node]
+        store = self.stores[at]
+        missing_mb = store.pull(layers)
+        if self._bandwidth_now:
+            mbps = view.metrics.bandwidth_mbps.copy()
+            mbps[at] = store.left_mbps
+            view = replace(view, metrics=replace(view.metrics, bandwidth_mbps=mbps))
+        self.view = view
+        return store, missing_mb
 
 
 def simulate(
@@ -328,8 +338,8 @@ def simulate(
         digests = {layer.digest for layer in layers}
         new = not any(digests <= store.arrived_s.keys() for store in group.stores)
         for pod in _pods(application):
-            store = group.place(pod, strategy, random)
-            provision_s.append(store.pull(layers) * 8 / store.mbps)
+            store, missing_mb = group.place(pod, layers, strategy, random)
+            provision_s.append(missing_mb * 8 / store.mbps)
             is_new.append(new)
             placed.append((application, store))
     for store in stores.values():
