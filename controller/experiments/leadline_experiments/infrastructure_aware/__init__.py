@@ -68,8 +68,9 @@ _SETTINGS = {
     ),
     "bandwidth(c)": Setting(
         'what one more pull would get at the moment (Section V: "a snapshot in a given moment on '
-        'the bandwidth usage"); the ablation "idle links" has the whole link instead',
-        "paper",
+        'the bandwidth usage"); it is nearer to Table II than the whole link (ablation "idle '
+        'links"), and as many claims hold with either',
+        "fitted",
     ),
     "node capacity": Setting(
         f"a node takes {NODE_PODS} pods (Table II's most, twice), and {FULL_PODS} are full for "
