@@ -90,7 +90,7 @@ _SAME_COUNTS = (
 )
 _BY_NODE = (
     "Eq. 18 counts the pods on a node and not on a core, so that TSRA's four on n1's two vCPUs "
-    "compete more than two on one. Tried: no contention, and only the others on the same core, with "
+    "compete more than two on one. Tried: no contention, and only the others on the same core with "
     "the slice fitted again. With both the order is the paper's, but by hundredths of a second, "
     "which beside the paper's differences is a tie; kube-scheduler's gain at low load of Table 6 "
     "misses, and by cores n1 has a third of n2's delay instead of half (Fig. 4(b))."
