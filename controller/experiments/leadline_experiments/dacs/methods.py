@@ -33,6 +33,7 @@ from leadline_experiments.result import Row
 
 RUNS = 100
 _OPTIMUM_RUNS = 10
+_ORDER_RUNS = 8
 ALPHAS = (0.25, 0.5, 0.75)
 Key = tuple[str, str]  # a method and its option: alpha or the preferred node
 
@@ -139,3 +140,17 @@ def orders_of_users(scenario: Scenario) -> Iterator[Scenario]:
     """The scenario with the users' nodes in each of their 24 orders."""
     for users_at in permutations(USERS):
         yield replace(scenario, users_at=users_at)
+
+
+def runs_in_order(scenario: Scenario, seed: int) -> Mapping[Key, Sequence[Outcome]]:
+    """A few runs, without requests, of the methods that look at users: TSRA and DACS' alphas."""
+    runs: dict[Key, Sequence[Outcome]] = {}
+    for method in METHODS:
+        if method.strategy.name in ("tsra", "dacs"):
+            outcomes = []
+            for run in range(_ORDER_RUNS):
+                ties = Random(f"{seed}/{method.key}/{scenario.users_at}/{run}")
+                nodes = place(scenario, method.strategy, ties)
+                outcomes.append(Outcome(nodes, scenario.users, {}))
+            runs[method.key] = outcomes
+    return runs

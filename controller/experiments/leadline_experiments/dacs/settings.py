@@ -38,8 +38,9 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "nodes' links": Setting(f"{LINK_MBPS:g} Mbit/s (virtual machines on one host)", "chosen"),
     "users": Setting(
-        f"one a pod, in turn at {', '.join(USERS)} (the paper: about as many at each node); "
-        "Fig. 3(a) and 4(a) have a row each for the other orders",
+        f"one a pod, in turn at {', '.join(USERS)} (the paper: about as many at each node). In "
+        "the other orders of these four, DACS' counts with alpha 0.5 and what Fig. 3(d) and 4(d) "
+        'say are often not the paper\'s; see "each order of the users" among all values',
         "chosen",
     ),
     "traffic": Setting(f"{PACKETS_PER_S:g} packets/s each way on every node", "paper"),
