@@ -37,7 +37,6 @@ def view(
     assigned_pods: Sequence[Pod] = (),
     resources: Sequence[Resource] = (),
     bandwidth_most_mbps: Sequence[float] = (),
-    bandwidth_flowing_mbps: Sequence[float] = (),
 ) -> ClusterView:
     table = NodeTable(nodes)
     places = [table.index[pod.node_name or ""] for pod in assigned_pods]
@@ -52,7 +51,6 @@ def view(
         metrics=NodeMetrics(
             **{name: np.array(measured.get(name, unknown), dtype=np.float64) for name in METRICS},
             bandwidth_most_mbps=np.array(bandwidth_most_mbps, dtype=np.float64),
-            bandwidth_flowing_mbps=np.array(bandwidth_flowing_mbps, dtype=np.float64),
         ),
         links=LinkTable(table.index, links),
         bandwidth_requested_mbps=np.array(

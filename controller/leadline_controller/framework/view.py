@@ -30,9 +30,6 @@ class NodeMetrics:
     seconds on the clock of the decision; shape (0, 0) without times, as in a snapshot.
     bandwidth_most_mbps: what the link can do at most; where only a lower bound is measured, the
     interface's speed, inf if unknown. Shape (0,) if no bandwidth is a bound, as in a snapshot.
-    bandwidth_flowing_mbps: what flowed beside the test of the bandwidth of what the node's pods
-    request. A test measures what they leave, so their requests must not be subtracted again. Shape
-    (0,) if bandwidths are those of free links, as in a snapshot.
     """
 
     cpu_percent: Floats
@@ -43,7 +40,6 @@ class NodeMetrics:
     bandwidth_mbps: Floats
     measured_at_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     bandwidth_most_mbps: Floats = field(default_factory=lambda: np.zeros(0))
-    bandwidth_flowing_mbps: Floats = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
@@ -51,8 +47,9 @@ class NodeMetrics:
         return cls(**{name: np.full(count, np.nan) for name in METRICS})
 
 
-_NOT_METRICS = ("measured_at_s", "bandwidth_most_mbps", "bandwidth_flowing_mbps")
-METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics) if f.name not in _NOT_METRICS)
+METRICS: tuple[str, ...] = tuple(
+    f.name for f in fields(NodeMetrics) if f.name not in ("measured_at_s", "bandwidth_most_mbps")
+)
 
 
 class LinkTable:
@@ -181,25 +178,20 @@ class ClusterView:
         return self.table.allocatable(resource) - self.requested_of(resource)
 
     def bandwidth_free_mbps(self) -> Floats:
-        """Capacity less requested capacity of each node's link, Mbit/s, shape (n,), NaN if unknown.
-        The capacity is stated, else what was measured and what the pods' requests left to the
-        test."""
-        stated, flowing = self.table.bandwidth_mbps, self.metrics.bandwidth_flowing_mbps
-        measured = self.metrics.bandwidth_mbps
-        if flowing.size:
-            measured = measured + flowing
-        capacity = np.where(np.isnan(stated), measured, stated)
+        """Capacity (stated, else measured) less requested capacity of each node's link, Mbit/s,
+        shape (n,), NaN if unknown."""
+        stated = self.table.bandwidth_mbps
+        capacity = np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
         return capacity - self.bandwidth_requested_mbps
 
     def bandwidth_possible_mbps(self) -> Floats:
         """Like `bandwidth_free_mbps`, but with the most that a link may do where only a lower bound
         of its capacity is measured."""
         most = self.metrics.bandwidth_most_mbps
-        free = self.bandwidth_free_mbps()
         if not most.size:
-            return free
-        bounds = np.isnan(self.table.bandwidth_mbps)
-        return np.where(bounds, np.fmax(free, most - self.bandwidth_requested_mbps), free)
+            return self.bandwidth_free_mbps()
+        stated = self.table.bandwidth_mbps
+        return np.where(np.isnan(stated), most, stated) - self.bandwidth_requested_mbps
 
     def registry_mbps(self) -> Floats:
         """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else the measured

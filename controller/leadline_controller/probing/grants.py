@@ -6,9 +6,7 @@ leader's lease.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -32,14 +30,12 @@ _MOST_ROUNDS = 3.0
 
 @dataclass(slots=True)
 class _BandwidthGrant:
-    """A lease and what its ends have reported. most_mbps: the slower of both interfaces.
-    flowing_mbps: see BandwidthTest."""
+    """A lease and what its ends have reported. most_mbps: the slower of both interfaces."""
 
     client: str
     server: str
     max_bytes: int
     most_mbps: float
-    flowing_mbps: Mapping[str, float]
     ends_s: float
     sent: pb.BandwidthReport | None = None
     received: pb.BandwidthReport | None = None
@@ -64,19 +60,12 @@ class BandwidthGrants:
         self.disagreements: Counter[str] = Counter()  # of both ends
 
     def add(
-        self,
-        planned: PlannedTest,
-        lease_id: str,
-        most_mbps: float,
-        now_s: float,
-        ends_s: float,
-        flowing_mbps: Mapping[str, float] = MappingProxyType({}),
+        self, planned: PlannedTest, lease_id: str, most_mbps: float, now_s: float, ends_s: float
     ) -> None:
-        """Store a granted lease, and drop expired ones. most_mbps: what the interfaces can do.
-        flowing_mbps: see BandwidthTest."""
+        """Store a granted lease, and drop expired ones. most_mbps: what the interfaces can do."""
         self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
         self._grants[lease_id] = _BandwidthGrant(
-            planned.client, planned.server, planned.max_bytes, most_mbps, flowing_mbps, ends_s
+            planned.client, planned.server, planned.max_bytes, most_mbps, ends_s
         )
 
     def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:
@@ -130,7 +119,6 @@ class BandwidthGrants:
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
             is_hindered=bool(sent.hindrances or received.hindrances),
-            flowing_mbps=grant.flowing_mbps,
         )
 
 

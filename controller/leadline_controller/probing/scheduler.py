@@ -235,8 +235,7 @@ class ProbeScheduler:
             ends = (planned.client, planned.server)
             most_mbps = min(links[end].link_mbps or inf for end in ends)
             self._planner.start(planned, lease_id, now_s, ends_s)
-            flowing_mbps = {end: links[end].flowing_mbps for end in ends}
-            self._bandwidth_grants.add(planned, lease_id, most_mbps, now_s, ends_s, flowing_mbps)
+            self._bandwidth_grants.add(planned, lease_id, most_mbps, now_s, ends_s)
             for node, peer, role in (
                 (planned.server, planned.client, pb.BandwidthLease.SERVER),
                 (planned.client, planned.server, pb.BandwidthLease.CLIENT),

@@ -11,7 +11,7 @@ monotonic clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 # A shorter measurement shows the burst of a shaper, or TCP's slow start, and not the link.
 EXACT_S = 0.005
@@ -33,8 +33,7 @@ class BandwidthTest:
 
     seconds: the time over which the rate was measured, on the second half of the bytes. rtt_ms: of
     the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
-    voltage, so the link may do more. flowing_mbps: by node, what flowed beside the test of what its
-    pods request.
+    voltage, so the link may do more.
     """
 
     client: str
@@ -44,7 +43,6 @@ class BandwidthTest:
     at_s: float
     rtt_ms: float | None = None
     is_hindered: bool = False
-    flowing_mbps: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_exact(self) -> bool:
@@ -71,8 +69,7 @@ class LinkBandwidth:
     at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
     was too short (is_short), or the peer's link is no faster and the node's interface is.
     is_suspect: a later test contradicts it, which measured suspected_mbps, and another one is to
-    decide. flowing_mbps: what flowed beside the test of what the node's pods request; they leave
-    `mbps` to others.
+    decide.
     """
 
     mbps: float
@@ -81,7 +78,6 @@ class LinkBandwidth:
     is_short: bool = False
     is_suspect: bool = False
     suspected_mbps: float = 0.0
-    flowing_mbps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +99,6 @@ class NodeLink:
         bandwidth = self.bandwidth
         return bandwidth is not None and bandwidth.lower_bound and self.wanted_mbps > bandwidth.mbps
 
-    @property
-    def flowing_mbps(self) -> float:
-        """What flows now of what its pods request. Other traffic stays when a pod ends, so it is
-        no part of that."""
-        return min(self.used_mbps, self.wanted_mbps)
-
 
 @dataclass(frozen=True, slots=True)
 class _Result:
@@ -120,7 +110,6 @@ class _Result:
     lower_bound: bool
     is_short: bool
     is_own: bool
-    flowing_mbps: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +143,6 @@ class NodeBandwidths:
             is_short=best.is_short,
             is_suspect=suspicion is not None,
             suspected_mbps=suspicion.mbps if suspicion else 0.0,
-            flowing_mbps=best.flowing_mbps,
         )
 
     def last_peers(self, node: str) -> tuple[str, ...]:
@@ -180,7 +168,6 @@ class NodeBandwidths:
                 lower_bound=not is_at_speed and (is_limited_by_peer or not test.is_exact),
                 is_short=not is_at_speed and not test.is_exact,
                 is_own=node == test.server,
-                flowing_mbps=test.flowing_mbps.get(node, 0.0),
             )
             if (is_at_speed or test.is_exact) and not is_limited_by_peer:
                 self._add_exact(node, result)

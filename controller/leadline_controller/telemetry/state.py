@@ -68,7 +68,7 @@ class TelemetryState:
     """All measurements by node, and counters of messages.
 
     refused: rejected messages by kind. accepted: the others. bandwidth_changes: how often the
-    bandwidth of a node, whether that is a lower bound, or what flowed beside its test changed.
+    bandwidth of a node, or whether that is a lower bound, changed.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -88,7 +88,6 @@ class TelemetryState:
         self._values = np.full((64, len(names)), np.nan)
         self._at_s = np.full((64, len(names)), -np.inf)
         self._is_bound = np.zeros(64, dtype=np.bool_)  # whether the bandwidth is a lower bound
-        self._flowing_mbps = np.zeros(64)  # of what pods request, beside the bandwidth's test
         self._changes = 0
         self._cached: tuple[object, NodeMetrics] | None = None
         self._ttl_s = np.full(len(names), ttl.report_s)
@@ -351,19 +350,8 @@ class TelemetryState:
         bounds = self._is_bound[slots] & ~np.isnan(most_mbps)
         link_mbps = np.nan_to_num(values[bounds, self._columns[_LINK]], nan=np.inf)
         most_mbps[bounds] = np.maximum(most_mbps[bounds], link_mbps)
-        # TCP takes a part from what flows, so that the sum may exceed what the interface does.
-        spare_mbps = values[:, self._columns[_LINK]] - values[:, _BANDWIDTH]
-        flowing_mbps = np.clip(
-            self._flowing_mbps[slots], 0.0, np.fmax(np.nan_to_num(spare_mbps, nan=np.inf), 0.0)
-        )
-        flowing_mbps[np.isnan(values[:, _BANDWIDTH])] = 0.0
-        most_mbps.flags.writeable = flowing_mbps.flags.writeable = False
-        return NodeMetrics(
-            **metrics,
-            measured_at_s=at_s,
-            bandwidth_most_mbps=most_mbps,
-            bandwidth_flowing_mbps=flowing_mbps,
-        )
+        most_mbps.flags.writeable = False
+        return NodeMetrics(**metrics, measured_at_s=at_s, bandwidth_most_mbps=most_mbps)
 
     def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
         record = self._record(node)
@@ -408,20 +396,17 @@ class TelemetryState:
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
             self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
             self._is_bound = np.concatenate((self._is_bound, np.zeros_like(self._is_bound)))
-            self._flowing_mbps = np.concatenate((self._flowing_mbps, np.zeros(slot)))
         return slot
 
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
         known = self._bandwidths.of(node, now_s)
-        before = self._values[slot, _BANDWIDTH], self._is_bound[slot], self._flowing_mbps[slot]
+        before = (self._values[slot, _BANDWIDTH], self._is_bound[slot])
         value, at_s = (known.mbps, known.at_s) if known else (np.nan, -np.inf)
         self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
         self._is_bound[slot] = known is not None and known.lower_bound
-        self._flowing_mbps[slot] = known.flowing_mbps if known else 0.0
         self._changes += 1
-        after = self._values[slot, _BANDWIDTH], self._is_bound[slot], self._flowing_mbps[slot]
-        self.bandwidth_changes += known is not None and after != before
+        self.bandwidth_changes += known is not None and (known.mbps, known.lower_bound) != before
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float

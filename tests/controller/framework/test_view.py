@@ -29,21 +29,6 @@ def test_bandwidth_is_stated_else_measured_else_unknown() -> None:
     assert math.isnan(cluster.bandwidth_free_mbps()[2])
 
 
-def test_what_flowed_beside_a_test_of_the_bandwidth_is_not_subtracted_twice() -> None:
-    cluster = view(
-        [node("stated", bandwidth_mbps=100.0), node("exact"), node("bound"), node("unknown")],
-        metrics={"bandwidth_mbps": [60.0, 60.0, 60.0, math.nan]},
-        bandwidth_requested_mbps=[50.0] * 4,
-        bandwidth_most_mbps=[60.0, 60.0, 1000.0, math.nan],
-        bandwidth_flowing_mbps=[40.0, 40.0, 40.0, 0.0],
-    )
-    # Of 50 that are requested, 40 flowed when the test got 60: a link of 100.
-    assert cluster.bandwidth_free_mbps()[:3].tolist() == [50.0, 50.0, 50.0]
-    assert cluster.bandwidth_possible_mbps()[:3].tolist() == [50.0, 50.0, 950.0]
-    assert math.isnan(cluster.bandwidth_free_mbps()[3])
-    assert math.isnan(cluster.bandwidth_possible_mbps()[3])
-
-
 def test_placing_a_pod_returns_a_new_view() -> None:
     before = view([node("a"), node("b")])
     wanted = pod(

@@ -48,15 +48,6 @@ def granted() -> BandwidthGrants:
 RESULT = BandwidthTest("a", "b", mbps=80.0, seconds=50_000 * 1e-6, at_s=5.0)
 
 
-def test_a_result_says_what_flowed_beside_the_test() -> None:
-    grants = BandwidthGrants()
-    grants.add(PLANNED, "x-1", MOST_MBPS, now_s=0.0, ends_s=ENDS_S, flowing_mbps={"a": 7.0})
-    grants.report("a", sent(), 4.0)
-    _, test = grants.report("b", received(), 5.0)
-    assert test is not None
-    assert test.flowing_mbps == {"a": 7.0}
-
-
 @pytest.mark.parametrize("is_server_first", [False, True])
 def test_a_result_counts_once_both_ends_have_reported(is_server_first: bool) -> None:
     grants = granted()

@@ -7,7 +7,6 @@ from leadline_controller.framework.model import Node
 from leadline_controller.probing.bandwidth import BandwidthBudget, BandwidthPlanner, PlannedTest
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.telemetry.bandwidth import BandwidthTest, LinkBandwidth, NodeLink
-from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.state import Agent
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -56,8 +55,6 @@ def test_the_scheduler_knows_what_pods_request() -> None:
     scheduler = ProbeScheduler(
         boards.state, sent.append, ProbeSettings(), lambda: nodes, lambda: {"n2": 150.0, "n9": 1.0}
     )
-    used = BoardReading({"used_mbps": 40.0})
-    boards.state.report("n2", boards.stamp("n2", measured_s=1.0), used)
     for at_s in range(1, 60):
         scheduler.tick(float(at_s))
     tests = [lease for lease in sent if lease.HasField("bandwidth")]
@@ -66,19 +63,3 @@ def test_the_scheduler_knows_what_pods_request() -> None:
         pb.BandwidthLease.SERVER: "n1",
         pb.BandwidthLease.CLIENT: "n2",
     }
-    # And what flows of that beside the test.
-    result = None
-    for lease in tests[:2]:
-        work = lease.bandwidth
-        report = pb.BandwidthReport(
-            lease_id=work.lease_id,
-            peer=work.peer.node,
-            outcome=pb.BandwidthReport.DONE,
-            transferred_bytes=work.max_bytes,
-            duration_ms=400,
-        )
-        if work.role == pb.BandwidthLease.SERVER:
-            report.bandwidth_mbps, report.measured_us = 60.0, 1000
-        result = scheduler.on_bandwidth(lease.node, report, 60.0)
-    assert result is not None
-    assert result.flowing_mbps == {"n1": 0.0, "n2": 40.0}

@@ -48,7 +48,7 @@ def selector_spread(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
     service = service_of(pod)
     if service is None:
         return np.full(nodes.size, MAX_POINTS)
-    replicas = replicas_per_node(view, service, terminating=False)[nodes]
+    replicas = replicas_per_node(view, service)[nodes]
     most = replicas.max()
     if most == 0:
         return np.full(nodes.size, MAX_POINTS)
