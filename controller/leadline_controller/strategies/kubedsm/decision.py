@@ -14,6 +14,7 @@ from leadline_controller.strategies.kubedsm.packing import (
     NO_NODE,
     TOLERANCE,
     Edge,
+    MoveLimits,
     all_subsets,
     fits_in,
     group_equal,
@@ -24,19 +25,23 @@ from leadline_controller.strategies.kubedsm.packing import (
 
 _MIN_SIZE = 1e-9  # of a pod that asks for nothing, so that a gain per size stays finite
 _MAX_FRONT = 256
+# The QoS of a service in the authors' program: below its target, and from the target on.
+_PROGRAM_BELOW, _PROGRAM_REACHED = 0.8, 0.99
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quality:
     """QoS(u) (Eq. 1-5). total: pods of each service. target: Q of each service, the share that
     should be on the edge. a, b, gamma: slopes below and above the target, and the reward for
-    reaching it, 0 <= b < a << gamma. Columns have shape (services,)."""
+    reaching it, 0 <= b < a << gamma. is_programs: count as the authors' program does, without a, b
+    and gamma. Columns have shape (services,)."""
 
     total: Ints
     target: Floats
     a: float
     b: float
     gamma: float
+    is_programs: bool = False
 
     def of(self, on_edge: Ints) -> Floats:
         """QoS for these numbers of pods on the edge, shape (..., services) to (...)."""
@@ -44,10 +49,17 @@ class Quality:
         return quality
 
     def each(self, on_edge: Ints) -> Floats:
-        """F(Delta) of every service (Eq. 2-4), of the same shape."""
-        delta = on_edge / np.maximum(self.total, 1) - self.target
-        # Rounding can put a share that equals its target slightly below it.
-        return np.where(delta < -TOLERANCE, self.a * delta, self.b * delta + self.gamma)
+        """F(Delta) of every service (Eq. 2-4), of the same shape. The program's: 0.8 times the
+        square root of share / target; 0.99 at the target, and 1 with all pods on the edge."""
+        share = on_edge / np.maximum(self.total, 1)
+        delta = share - self.target
+        is_below = delta < -TOLERANCE  # rounding can put a share slightly below its target
+        if not self.is_programs:
+            return np.where(is_below, self.a * delta, self.b * delta + self.gamma)
+        reached = np.clip(share, 0, None) / np.where(self.target > 0, self.target, 1)
+        beyond = np.maximum(delta, 0) / np.maximum(1 - self.target, TOLERANCE)
+        above = _PROGRAM_REACHED + (1 - _PROGRAM_REACHED) * beyond
+        return np.where(is_below, _PROGRAM_BELOW * np.sqrt(reached), above)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +68,8 @@ class EdgePod:
 
     service: its index. requests: shape (resources,). feasible: the edge nodes that pass the
     filters, shape (nodes,). size: Eq. 11. cloud_feasible: whether a cloud node passes them. node:
-    its edge node, or NO_NODE for a new pod and one in the cloud.
+    its edge node, or NO_NODE for a new pod and one in the cloud. is_running: it is on a node, of
+    the edge or the cloud.
     """
 
     key: str
@@ -66,17 +79,37 @@ class EdgePod:
     size: float
     cloud_feasible: bool = True
     node: int = NO_NODE
+    is_running: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeState:
     """The state of the edge, immutable. on_edge: pods of each service on the edge, shape
-    (services,). pods: the pods on the edge that may be moved."""
+    (services,). pods: the pods on the edge that may be moved. may_move: how many running pods of
+    each service may still be moved, None for any number."""
 
     edge: Edge
     quality: Quality
     on_edge: Ints
     pods: tuple[EdgePod, ...] = ()
+    may_move: Ints | None = None
+
+    def allows(self, pod: EdgePod) -> bool:
+        """Whether the pod may be moved; a pod that does not run yet may always be placed."""
+        return not pod.is_running or self.may_move is None or bool(self.may_move[pod.service] > 0)
+
+    def counted(self, pod: EdgePod) -> "EdgeState":
+        """The state in which a pod from the cloud counts as one on the edge, on no node yet."""
+        on_edge = self.on_edge.copy()
+        on_edge[pod.service] += 1
+        return replace(self, on_edge=on_edge, may_move=self._may_move_after(pod))
+
+    def _may_move_after(self, pod: EdgePod) -> Ints | None:
+        if self.may_move is None or not pod.is_running:
+            return self.may_move
+        left = self.may_move.copy()
+        left[pod.service] -= 1
+        return left
 
     def moved(self, pod: EdgePod, node: int) -> "EdgeState":
         """The state after a pod came to an edge node, from wherever it was, or left the edge for
@@ -89,7 +122,8 @@ class EdgeState:
             edge = edge.with_pod(pod.requests, node)
             on_edge[pod.service] += 1
         pods = tuple(each for each in self.pods if each is not pod)
-        return replace(self, edge=edge, on_edge=on_edge, pods=pods)
+        left = self._may_move_after(pod)
+        return replace(self, edge=edge, on_edge=on_edge, pods=pods, may_move=left)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,30 +183,37 @@ def immediate_schedule(state: EdgeState, new: Sequence[EdgePod]) -> AppliedDecis
 
 
 def suggest(
-    state: EdgeState, cloud: Sequence[EdgePod], cloud_to_edge: int, edge_reorder: int
+    state: EdgeState,
+    cloud: Sequence[EdgePod],
+    cloud_to_edge: int,
+    edge_reorder: int,
+    *,
+    within_capacity: bool = False,
 ) -> AppliedDecision:
     """Move up to `cloud_to_edge` pods (M_C2E) from the cloud to the edge, and up to `edge_reorder`
-    (M_ER) within the edge (Algorithm 2)."""
-    chosen = _select_for_edge(state, cloud, cloud_to_edge)
+    (M_ER) within the edge (Algorithm 2). within_capacity: see _select_for_edge."""
+    chosen = _select_for_edge(state, cloud, cloud_to_edge, within_capacity=within_capacity)
     return apply_decision(state, chosen, make_decision(state, chosen, edge_reorder))
 
 
-def _select_for_edge(state: EdgeState, cloud: Sequence[EdgePod], most: int) -> list[EdgePod]:
+def _select_for_edge(
+    state: EdgeState, cloud: Sequence[EdgePod], most: int, *, within_capacity: bool
+) -> list[EdgePod]:
     """Up to `most` pods, the most QoS per size first (Eq. 10), scored again after each choice.
 
-    They must fit into the capacity of the whole edge, not into what is free, because bestFit
-    makes room.
+    Together they must fit into the sum of the edge's free resources (lines 5 and 9), or
+    `within_capacity`, of which bestFit then makes some free.
     """
     candidates = [pod for pod in cloud if pod.feasible.any()]
     chosen: list[EdgePod] = []
-    room, on_edge = state.edge.capacity.sum(axis=0), state.on_edge.copy()
+    room = (state.edge.capacity if within_capacity else state.edge.free).sum(axis=0)
+    later = state  # the counts of the state in which the chosen pods are on the edge
     while candidates and len(chosen) < most:
-        pod = _highest_gain(state.quality, on_edge, candidates, 1)
+        pod = _highest_gain(state.quality, later.on_edge, candidates, 1)
         candidates = [each for each in candidates if each is not pod]
-        need = sum((each.requests for each in chosen), start=pod.requests)
-        if fits_in(need, room):
+        if later.allows(pod) and fits_in(total_requests(state, [*chosen, pod]), room):
             chosen.append(pod)
-            on_edge[pod.service] += 1
+            later = later.counted(pod)
     return chosen
 
 
@@ -297,12 +338,16 @@ def best_fit(
     """The migrations that make room for these pods: first free the edge, then reorder it
     (Algorithm 4). None if there cannot be enough room, or if QoS would be below least_quality,
     which reordering does not change."""
+    left = state  # what may still move after these pods have come from the cloud
+    for pod in pods:
+        left = left.counted(pod)
+    state = replace(state, may_move=left.may_move)
     freed = free_edge_as_needed(state, total_requests(state, pods))
     if freed is None or quality_with(state, pods, freed) < least_quality:
         return None
     for pod in freed:
         state = state.moved(pod, NO_NODE)
-    movable = state.pods
+    movable = [pod for pod in state.pods if state.allows(pod)]
     if not movable:
         return EdgeDecision(pods, freed)
     found = reorder_edge(
@@ -311,6 +356,9 @@ def best_fit(
         np.array([pod.feasible for pod in movable]),
         np.array([pod.node for pod in movable]),
         edge_reorder,
+        None
+        if state.may_move is None
+        else MoveLimits(np.array([pod.service for pod in movable]), state.may_move),
     )
     moves = tuple((movable[at], node) for at, node in found.moves)
     return EdgeDecision(pods, freed, moves, found.exact)
@@ -322,7 +370,7 @@ def free_edge_as_needed(state: EdgeState, need: Ints) -> tuple[EdgePod, ...] | N
     that may leave."""
     freed: list[EdgePod] = []
     while not fits_in(need, state.edge.free.sum(axis=0)):
-        candidates = [pod for pod in state.pods if pod.cloud_feasible]
+        candidates = [pod for pod in state.pods if pod.cloud_feasible and state.allows(pod)]
         if not candidates:
             return None
         pod = _highest_gain(state.quality, state.on_edge, candidates, -1)

@@ -202,22 +202,44 @@ class Reordering(NamedTuple):
     exact: bool
 
 
-def reorder_edge(edge: Edge, requests: Ints, feasible: Bools, at: Ints, most: int) -> Reordering:
+class MoveLimits(NamedTuple):
+    """How many pods may move. service: of each pod, shape (pods,). most: of each service, shape
+    (services,)."""
+
+    service: Ints
+    most: Ints
+
+
+def reorder_edge(
+    edge: Edge,
+    requests: Ints,
+    feasible: Bools,
+    at: Ints,
+    most: int,
+    limits: MoveLimits | None = None,
+) -> Reordering:
     """Moves up to `most` pods for the least fragmentation, ties to fewer moves (Algorithm 6). No
     moves if none reduces it.
 
     requests: shape (pods, resources). feasible: shape (pods, nodes). at: each pod's node, where it
-    may stay even if it does not pass the filters.
+    may stay even if it does not pass the filters. limits: of the services, None for no limits.
     """
     nodes, chosen = len(edge.used), min(most, len(requests))
     if not chosen:
         return Reordering((), exact=True)
     groups = _group_pods(requests, feasible, at)
+    if limits is not None:  # pods of two services are not alike then
+        parts = ((group, limits.service[group]) for group in groups)
+        groups = [
+            [pod for pod, of in zip(group, services.tolist(), strict=True) if of == service]
+            for group, services in parts
+            for service in dict.fromkeys(services.tolist())
+        ]
     work = comb(len(groups) + chosen - 1, chosen) * nodes ** (chosen + 1)
     if work > MAX_EXACT_SUBSETS * 64:
-        return Reordering(_greedy(edge, requests, feasible, at, chosen), exact=False)
+        return Reordering(_greedy(edge, requests, feasible, at, chosen, limits), exact=False)
     subsets = np.array(list(_subsets(groups, chosen)), dtype=np.int64).reshape(-1, chosen)
-    return Reordering(_best_rematch(edge, requests, feasible, at, subsets), exact=True)
+    return Reordering(_best_rematch(edge, requests, feasible, at, subsets, limits), exact=True)
 
 
 def _subsets(groups: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
@@ -228,7 +250,12 @@ def _subsets(groups: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
 
 
 def _best_rematch(
-    edge: Edge, requests: Ints, feasible: Bools, at: Ints, subsets: Ints
+    edge: Edge,
+    requests: Ints,
+    feasible: Bools,
+    at: Ints,
+    subsets: Ints,
+    limits: MoveLimits | None,
 ) -> tuple[tuple[int, int], ...]:
     """Tries all nodes for all subsets at once; the moves that leave the least fragmentation."""
     nodes, size = len(edge.used), subsets.shape[1]
@@ -245,6 +272,10 @@ def _best_rematch(
         used[:, np.arange(len(targets)), targets[:, i]] += request[:, np.newaxis, i]
         valid &= may[subsets[:, i]][:, targets[:, i]]
         moves += place[:, np.newaxis, i] != targets[:, i]
+    for service, most in enumerate([] if limits is None else limits.most.tolist()):
+        of_service = limits.service[subsets] == service
+        moved = (of_service[:, np.newaxis] & (place[:, np.newaxis] != targets)).sum(axis=2)
+        valid &= moved <= most
     # A node that is overcommitted may stay so, but must not get worse.
     valid &= (used <= np.maximum(edge.capacity, edge.used)).all(axis=(2, 3))
     gain = used_product(edge.capacity, used).sum(axis=2) + fragmentation(edge)
@@ -258,13 +289,25 @@ def _best_rematch(
 
 
 def _greedy(
-    edge: Edge, requests: Ints, feasible: Bools, at: Ints, most: int
+    edge: Edge,
+    requests: Ints,
+    feasible: Bools,
+    at: Ints,
+    most: int,
+    limits: MoveLimits | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Repeats the best single move or exchange, each pod once."""
+    """Repeats the best single move or exchange, each pod once. With limits, a service of which
+    fewer than two more may move stays, as an exchange may take both."""
     moved: dict[int, int] = {}
     at = at.copy()
+    left = None if limits is None else limits.most.copy()
     while len(moved) < most:
-        stay = np.array([pod for pod in range(len(at)) if pod not in moved], dtype=np.int64)
+        may = np.array([pod not in moved for pod in range(len(at))])
+        if limits is not None and left is not None:
+            may &= left[limits.service] > 1
+        stay = np.flatnonzero(may)
+        if not stay.size:
+            break
         groups = _group_pods(requests[stay], feasible[stay], at[stay])
         some = stay[[members[0] for members in groups]]
         gain, step = _best_move(edge, requests[some], feasible[some], at[some])
@@ -277,6 +320,8 @@ def _greedy(
             pod = int(some[one])
             edge = edge.without_pod(requests[pod], int(at[pod])).with_pod(requests[pod], node)
             at[pod] = moved[pod] = node
+            if limits is not None and left is not None:
+                left[limits.service[pod]] -= 1
     return tuple(moved.items())
 
 
