@@ -25,6 +25,7 @@ from leadline_controller.strategies.kubedsm.packing import (
 
 _MIN_SIZE = 1e-9  # of a pod that asks for nothing, so that a gain per size stays finite
 _MAX_FRONT = 256
+_MAX_EQUAL = 16  # decisions of equal QoS that match is asked about
 # The QoS of a service in the authors' program: below its target, and from the target on.
 _PROGRAM_BELOW, _PROGRAM_REACHED = 0.8, 0.99
 
@@ -230,9 +231,10 @@ def make_decision(
     """The subset of the new pods for the edge with the highest QoS (Algorithm 3). edge_reorder: as
     for suggest, or None for no migration.
 
-    Ties go to fewer migrations, then to the smaller subset, by size. Without migration only the
-    sum of the free resources is checked, as in the paper; match then finds out what fits. With
-    migration, the edge is reordered even if there are no new pods.
+    Ties go to fewer migrations, then to the subset of which match places the most QoS, then to the
+    smaller one, by size. Without migration only the sum of the free resources is checked, as in
+    the paper; match then finds out what fits. With migration, the edge is reordered even if there
+    are no new pods.
     """
     feasible = [pod for pod in new if pod.feasible.any()]
     groups = group_equal(
@@ -243,19 +245,35 @@ def make_decision(
         if subset_count(counts) > MAX_EXACT_SUBSETS:
             return _best_within_bounds(state, feasible)
         return _best_subset(state, feasible, groups)
-    best, rank = EdgeDecision(), (-np.inf, 0, 0.0)
+    equal: list[tuple[float, EdgeDecision]] = [(0.0, EdgeDecision())]  # by size
+    rank = -np.inf, 0
     for row in all_subsets(counts) if groups else np.zeros((1, 0), dtype=np.int64):
         pods = tuple(
             feasible[at] for group, members in enumerate(groups) for at in members[: row[group]]
         )
-        choice = best_fit(state, pods, edge_reorder, rank[0])
-        if choice is None:
+        choices = best_fit(state, pods, edge_reorder, rank[0])
+        if not choices:
             continue
-        size = round(sum(pod.size for pod in pods), 9)
-        quality = quality_with(state, pods, choice.freed)
-        found = (quality, -choice.migrations - len(pods), -size)
-        if found > rank:
-            best, rank = choice, found
+        found = quality_with(state, pods, choices[0].freed), -choices[0].migrations - len(pods)
+        if found >= rank:
+            size = round(sum(pod.size for pod in pods), 9)
+            equal = [*(equal if found == rank else []), *((size, each) for each in choices)]
+            rank = found
+    equal.sort(key=lambda each: each[0])
+    return _best_applied(state, [choice for _, choice in equal])
+
+
+def _best_applied(state: EdgeState, equal: Sequence[EdgeDecision]) -> EdgeDecision:
+    """Of decisions that are equal in QoS, the first of which match places all pods, or else the one
+    of which it places the most QoS; _MAX_EQUAL of them are tried."""
+    best, most = equal[0], -np.inf
+    for choice in equal[:_MAX_EQUAL] if len(equal) > 1 else ():
+        applied = apply_decision(state, choice.onto_edge, choice)
+        if not applied.to_cloud:
+            return choice
+        reached = round(float(state.quality.of(applied.state.on_edge)), 9)
+        if reached > most:
+            best, most = choice, reached
     return best
 
 
@@ -275,19 +293,15 @@ def _best_subset(
         state.quality, total=state.quality.total[services], target=state.quality.target[services]
     )
     qualities = np.round(part.of(state.on_edge[services] + subsets @ one_of.astype(np.int64)), 9)
-    quality = np.where(fits_in(need, _free(state, pods)), qualities, -np.inf)
+    quality = np.where(fits_in(need, state.edge.free.sum(axis=0)), qualities, -np.inf)
     size = np.round(subsets @ np.array([pod.size for pod in first]), 9)
-    row = subsets[np.lexsort((size, -quality))[0]]
-    return EdgeDecision(
+    order = np.lexsort((size, -quality))
+    equal = subsets[order[quality[order] == quality[order[0]]]]
+    picks = (
         tuple(pods[at] for group, held in enumerate(groups) for at in held[: row[group]])
+        for row in equal[:_MAX_EQUAL]
     )
-
-
-def _free(state: EdgeState, pods: Sequence[EdgePod]) -> Ints:
-    """Sum of the free resources of the nodes that are feasible for any of these pods."""
-    nodes = np.any([pod.feasible for pod in pods], axis=0)
-    free: Ints = state.edge.free[nodes].sum(axis=0)
-    return free
+    return _best_applied(state, [EdgeDecision(pick) for pick in picks])
 
 
 def _best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecision:
@@ -295,7 +309,7 @@ def _best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecisi
     the subsets that no other dominates in QoS and in all requests. This is exact unless more than
     _MAX_FRONT are left, of which an even sample is kept, or unless the pods of a service differ in
     their requests, of which only the smallest of each number are tried."""
-    free, exact = _free(state, pods), True
+    free, exact = state.edge.free.sum(axis=0), True
     need = np.zeros((1, free.size), dtype=np.int64)
     quality, picks = np.zeros(1), [()]  # type: tuple[Floats, list[tuple[EdgePod, ...]]]
     before = float(state.quality.of(state.on_edge))
@@ -334,22 +348,22 @@ def _pareto_front(need: Ints, quality: Floats, free: Ints) -> tuple[Ints, bool]:
 
 def best_fit(
     state: EdgeState, pods: tuple[EdgePod, ...], edge_reorder: int, least_quality: float = -np.inf
-) -> EdgeDecision | None:
+) -> Sequence[EdgeDecision]:
     """The migrations that make room for these pods: first free the edge, then reorder it
-    (Algorithm 4). None if there cannot be enough room, or if QoS would be below least_quality,
-    which reordering does not change."""
+    (Algorithm 4); several if they leave equally little fragmentation. None of them if there cannot
+    be enough room, or if QoS would be below least_quality, which reordering does not change."""
     left = state  # what may still move after these pods have come from the cloud
     for pod in pods:
         left = left.counted(pod)
     state = replace(state, may_move=left.may_move)
     freed = free_edge_as_needed(state, total_requests(state, pods))
     if freed is None or quality_with(state, pods, freed) < least_quality:
-        return None
+        return ()
     for pod in freed:
         state = state.moved(pod, NO_NODE)
     movable = [pod for pod in state.pods if state.allows(pod)]
     if not movable:
-        return EdgeDecision(pods, freed)
+        return (EdgeDecision(pods, freed),)
     found = reorder_edge(
         state.edge,
         np.array([pod.requests for pod in movable]),
@@ -360,8 +374,10 @@ def best_fit(
         if state.may_move is None
         else MoveLimits(np.array([pod.service for pod in movable]), state.may_move),
     )
-    moves = tuple((movable[at], node) for at, node in found.moves)
-    return EdgeDecision(pods, freed, moves, found.exact)
+    return [
+        EdgeDecision(pods, freed, tuple((movable[at], node) for at, node in moves), found.exact)
+        for moves in found.equal
+    ]
 
 
 def free_edge_as_needed(state: EdgeState, need: Ints) -> tuple[EdgePod, ...] | None:
@@ -391,11 +407,17 @@ def apply_decision(
     placed: list[tuple[EdgePod, int]] = []
     exact = choice.exact
     if choice.onto_edge:
-        requests = np.array([pod.requests for pod in choice.onto_edge])
-        feasible = np.array([pod.feasible for pod in choice.onto_edge])
+        # Of pods that are alike to match, the first get a node.
+        onto, counts, left = list[EdgePod](), state, list(choice.onto_edge)
+        while left:
+            onto.append(_highest_gain(state.quality, counts.on_edge, left, 1))
+            counts = counts.counted(onto[-1])
+            left = [pod for pod in left if pod is not onto[-1]]
+        requests = np.array([pod.requests for pod in onto])
+        feasible = np.array([pod.feasible for pod in onto])
         found = match(state.edge, requests, feasible)
         exact = exact and found.exact
-        pairs = zip(choice.onto_edge, found.nodes, strict=True)
+        pairs = zip(onto, found.nodes, strict=True)
         placed = [(pod, node) for pod, node in pairs if node != NO_NODE]
     for pod, node in placed:
         state = state.moved(pod, node)

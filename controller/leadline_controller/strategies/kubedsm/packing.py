@@ -23,6 +23,7 @@ TOLERANCE = 1e-9  # sums of the same fractions in another order differ by less
 _MAX_EXACT_WORK = 60_000_000  # 12 distinct pods on three large nodes
 _BEAM_WIDTH = 64
 _MAX_EXCHANGED = 600  # groups, of which every pair is tried
+_MAX_EQUAL = 32  # ways to reorder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,10 +196,14 @@ def _beam_search(edge: Edge, requests: Ints, feasible: Bools) -> tuple[int, ...]
     return max(found, key=lambda it: it[:2])[2]
 
 
-class Reordering(NamedTuple):
-    """(pod, node) for each pod that moves, and whether the search was exhaustive."""
+Moves = tuple[tuple[int, int], ...]
 
-    moves: tuple[tuple[int, int], ...]
+
+class Reordering(NamedTuple):
+    """(pod, node) for each pod that moves, in one or more ways that leave equally little
+    fragmentation, and whether the search was exhaustive."""
+
+    equal: Sequence[Moves]
     exact: bool
 
 
@@ -226,7 +231,7 @@ def reorder_edge(
     """
     nodes, chosen = len(edge.used), min(most, len(requests))
     if not chosen:
-        return Reordering((), exact=True)
+        return Reordering(((),), exact=True)
     groups = _group_pods(requests, feasible, at)
     if limits is not None:  # pods of two services are not alike then
         parts = ((group, limits.service[group]) for group in groups)
@@ -237,7 +242,8 @@ def reorder_edge(
         ]
     work = comb(len(groups) + chosen - 1, chosen) * nodes ** (chosen + 1)
     if work > MAX_EXACT_SUBSETS * 64:
-        return Reordering(_greedy(edge, requests, feasible, at, chosen, limits), exact=False)
+        moves = _greedy(edge, requests, feasible, at, chosen, limits)
+        return Reordering((moves,), exact=False)
     subsets = np.array(list(_subsets(groups, chosen)), dtype=np.int64).reshape(-1, chosen)
     return Reordering(_best_rematch(edge, requests, feasible, at, subsets, limits), exact=True)
 
@@ -256,8 +262,9 @@ def _best_rematch(
     at: Ints,
     subsets: Ints,
     limits: MoveLimits | None,
-) -> tuple[tuple[int, int], ...]:
-    """Tries all nodes for all subsets at once; the moves that leave the least fragmentation."""
+) -> Sequence[Moves]:
+    """Tries all nodes for all subsets at once; the moves that leave the least fragmentation, up to
+    _MAX_EQUAL ways."""
     nodes, size = len(edge.used), subsets.shape[1]
     targets = np.indices([nodes] * size).reshape(size, -1).T
     place, request = at[subsets], requests[subsets]
@@ -272,20 +279,25 @@ def _best_rematch(
         used[:, np.arange(len(targets)), targets[:, i]] += request[:, np.newaxis, i]
         valid &= may[subsets[:, i]][:, targets[:, i]]
         moves += place[:, np.newaxis, i] != targets[:, i]
-    for service, most in enumerate([] if limits is None else limits.most.tolist()):
-        of_service = limits.service[subsets] == service
-        moved = (of_service[:, np.newaxis] & (place[:, np.newaxis] != targets)).sum(axis=2)
-        valid &= moved <= most
+    if limits is not None:
+        for service, most in enumerate(limits.most.tolist()):
+            of_service = limits.service[subsets] == service
+            moved = (of_service[:, np.newaxis] & (place[:, np.newaxis] != targets)).sum(axis=2)
+            valid &= moved <= most
     # A node that is overcommitted may stay so, but must not get worse.
     valid &= (used <= np.maximum(edge.capacity, edge.used)).all(axis=(2, 3))
     gain = used_product(edge.capacity, used).sum(axis=2) + fragmentation(edge)
     gain = np.where(valid, np.round(gain / TOLERANCE), -np.inf)
-    order = np.lexsort((moves.ravel(), -gain.ravel()))
-    if gain.ravel()[order[0]] <= 0:
-        return ()
-    subset, target = divmod(int(order[0]), len(targets))
-    pairs = zip(subsets[subset].tolist(), targets[target].tolist(), strict=True)
-    return tuple((pod, node) for pod, node in pairs if node != at[pod])
+    moves, gain = moves.ravel(), gain.ravel()
+    if gain.max(initial=0) <= 0:
+        return ((),)
+    least = np.flatnonzero(gain == gain.max())
+    least = least[moves[least] == moves[least].min()][:_MAX_EQUAL]
+    ways = {}  # the same pods can move as part of several subsets
+    for subset, target in zip(*np.divmod(least, len(targets)), strict=True):
+        pairs = zip(subsets[subset].tolist(), targets[target].tolist(), strict=True)
+        ways[tuple((pod, node) for pod, node in pairs if node != at[pod])] = None
+    return tuple(ways)
 
 
 def _greedy(
@@ -295,7 +307,7 @@ def _greedy(
     at: Ints,
     most: int,
     limits: MoveLimits | None,
-) -> tuple[tuple[int, int], ...]:
+) -> Moves:
     """Repeats the best single move or exchange, each pod once. With limits, a service of which
     fewer than two more may move stays, as an exchange may take both."""
     moved: dict[int, int] = {}

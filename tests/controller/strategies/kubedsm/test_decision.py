@@ -152,12 +152,11 @@ def test_best_fit_frees_and_then_reorders() -> None:
     ]
     state = edge_state([(4, 2), (4, 2), (4, 4)], quality((2, 1.0), (1, 0.0)), there)
     new = (edge_pod("n", A, 1, 4, nodes=3),)
-    choice = best_fit(state, new, edge_reorder=3)
-    assert choice is not None
+    choice, *_ = best_fit(state, new, edge_reorder=3)
     assert keys(choice.freed) == ["d"]
     assert len(choice.reordered) == 1
     assert choice.migrations == 2
-    assert best_fit(state, (edge_pod("n", A, 9, 9, nodes=3),), edge_reorder=3) is None
+    assert best_fit(state, (edge_pod("n", A, 9, 9, nodes=3),), edge_reorder=3) == ()
 
 
 def test_a_suggestion_brings_a_pod_back_when_there_is_room() -> None:
@@ -246,13 +245,30 @@ def test_pods_that_come_to_the_edge_count_before_others_make_room_for_them() -> 
     ]
     new = replace(edge_pod("a3", A, 1, 4, nodes=2), is_running=True)
     state = edge_state([(4, 4), (4, 4)], quality((3, 1.0)), there)
-    free = best_fit(state, (new,), 3)
-    assert free is not None
+    free, *_ = best_fit(state, (new,), 3)
     assert len(free.reordered) == 1
-    choice = best_fit(replace(state, may_move=np.array([1])), (new,), 3)
-    assert choice is not None
+    (choice,) = best_fit(replace(state, may_move=np.array([1])), (new,), 3)
     assert (choice.freed, choice.reordered) == ((), ())
-    assert best_fit(replace(state, may_move=np.array([1])), (new, new), 3) is None
+    assert best_fit(replace(state, may_move=np.array([1])), (new, new), 3) == ()
+
+
+def test_of_equal_decisions_the_one_of_which_match_places_most() -> None:
+    # One pod of each service is worth the same, and the smaller one comes first on a tie. It asks
+    # for 3 cores, which are free in sum but on no node.
+    flat, tall = edge_pod("flat", A, 3, 1, nodes=2), edge_pod("tall", B, 2, 3, nodes=2)
+    state = edge_state([(2, 3), (2, 3)], quality((2, 1.0), (2, 1.0)))
+    assert flat.size < tall.size
+    for new in ([flat, tall], [tall, flat]):
+        assert keys(make_decision(state, new).onto_edge) == ["tall"]
+    assert keys([pod for pod, _ in immediate_schedule(state, [flat, tall]).placed]) == ["tall"]
+
+
+def test_of_pods_that_are_alike_the_one_that_gains_most_gets_the_node() -> None:
+    # A is worth 0.5, B's only pod 11; there is room for one.
+    new = (edge_pod("a", A, 1, 4), edge_pod("b", B, 1, 4))
+    state = edge_state([(4, 4)], quality((2, 1.0), (1, 1.0)))
+    for onto in (new, new[::-1]):
+        assert keys([p for p, _ in apply_decision(state, onto, EdgeDecision(onto)).placed]) == ["b"]
 
 
 def test_a_suggestion_without_new_pods_still_reorders() -> None:
