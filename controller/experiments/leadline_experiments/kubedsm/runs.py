@@ -35,6 +35,7 @@ BY_SPREAD = tuple(f"1.5_{spread}" for spread in (0.1, 0.2, 0.3, 0.4, 0.5))  # Fi
 ALL = (*BY_LOAD, *BY_SPREAD)  # the eleven workloads; 1.5_0.4 is in both figures
 VARIED = "1.4_0.4"  # the workload of Fig. 10 and 11
 LOGGED_VARIED = ("1.3_0.4", VARIED)
+DRAWS = 8  # of chance
 
 K8S, KUBEDSM, CF = "kube-default", "kubedsm", "cloud-first"
 BASELINES = (K8S, "sef", "bef", CF)
@@ -68,6 +69,9 @@ _SAME_AS = {"Original": KUBEDSM, "default": KUBEDSM}
 LOGGED_VARIANTS = tuple(name for name in (*LIMITS, *TARGETS) if name not in _SAME_AS)
 
 
+_SOME = (BY_LOAD[0], VARIED, BY_LOAD[-1])
+
+
 class Change(NamedTuple):
     """A replay with one thing changed. method: whose logged loads it has. by_exact_age: see
     Replay."""
@@ -82,7 +86,7 @@ CAPACITY, PROGRAM, NO_REORDER = "room=capacity", "qos=program last_replica=stays
 MIDMIG_AS_ORIGINAL, ORIGINAL_AS_MIDMIG = "MidMig as Original", "Original as MidMig"
 NOTHING_MOVES, BY_EXACT_AGE = "NoCloudOffload as NoMig", "scale-down by exact age"
 CHANGES: Mapping[str, Change] = {
-    CAPACITY: Change(KUBEDSM, Method(KubeDsm(suggest=0), KubeDsm(room="capacity")), BY_LOAD),
+    CAPACITY: Change(KUBEDSM, Method(KubeDsm(suggest=0), KubeDsm(room="capacity")), _SOME),
     PROGRAM: Change(
         KUBEDSM,
         Method(KubeDsm(suggest=0, qos="program"), KubeDsm(qos="program", last_replica="stays")),
@@ -120,19 +124,36 @@ class Runs:
         if joining is not None:
             moving = joining if isinstance(joining, BatchStrategy) else None
             wanted[JOINING] = Change(KUBEDSM, Method(joining, moving), every)
+        self._wanted, self._seed = wanted, seed
         self._outcomes: dict[tuple[str, str], Sequence[Outcome]] = {}
         self._logs: dict[tuple[str, str], Sequence[Log]] = {}
         pairs = [(name, load) for name, each in wanted.items() for load in each.workloads]
         for done, (name, load) in enumerate(pairs):
             progress(done / len(pairs))
-            method, changed, _, by_exact_age = wanted[name]
-            key = name, load
-            self._logs[key] = logs()[method][load]
-            self._outcomes[key] = [
-                replay(log, changed, Random(f"{seed} {load} {number}"), by_exact_age=by_exact_age)
-                for number, log in enumerate(self._logs[key])
-            ]
+            self._logs[name, load] = logs()[wanted[name].method][load]
+            self._outcomes[name, load] = self._replayed(name, load, draw=0)
         progress(1.0)
+
+    def _replayed(self, name: str, load: str, draw: int) -> Sequence[Outcome]:
+        _, changed, _, by_exact_age = self._wanted[name]
+        return [
+            replay(
+                log,
+                changed,
+                Random(f"{self._seed} {draw} {load} {number}"),
+                by_exact_age=by_exact_age,
+            )
+            for number, log in enumerate(self._logs[name, load])
+        ]
+
+    def draws(self, load: str, name: str) -> Floats:
+        """The edge ratio in DRAWS other draws of chance, %, shape (DRAWS,)."""
+        ratios = []
+        for draw in range(1, 1 + DRAWS):
+            pairs = zip(self._replayed(name, load, draw), self._logs[name, load], strict=True)
+            shares = [run.on_edge / log.pods for run, log in pairs]
+            ratios.append(float(mean_over_runs(shares).mean()) * 100)
+        return np.array(ratios)
 
     def _shares(self, load: str, name: str) -> Sequence[Floats]:
         key = _SAME_AS.get(name, name), load
