@@ -139,7 +139,7 @@ def test_packings_are_all_that_can_be_placed() -> None:
             and sum(n * ask[1] for n, ask in zip(counts, asks, strict=True)) <= units
         }
 
-    found = {(0, 0, 0, 0)}
+    found: set[tuple[int, ...]] = {(0, 0, 0, 0)}
     for cores, units in rooms:
         node = one(cores, units)
         found = {

@@ -1,5 +1,6 @@
 """bef, sef and cloud-first: KubeDSM's baselines, with numbers worked by hand."""
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -26,12 +27,9 @@ def make(name: str, **options: float) -> Strategy:
     return strategy
 
 
-def nodes_chosen(
-    name: str, count: int, cores: int = 1, gib: int = 1, **options: float
-) -> list[Any]:
-    requests = {"cpu": str(cores), "memory": f"{gib}Gi"}
-    pods = [pod(f"p{i}", requests=requests) for i in range(count)]
-    turns = decide_in_turn(view(NODES), pods, FILTERS, make(name, **options), Random(0))
+def nodes_chosen(name: str, count: int, options: Mapping[str, float] | None = None) -> list[Any]:
+    pods = [pod(f"p{i}", requests={"cpu": "1", "memory": "1Gi"}) for i in range(count)]
+    turns = decide_in_turn(view(NODES), pods, FILTERS, make(name, **options or {}), Random(0))
     return [decision.node for decision, _ in turns]
 
 
@@ -90,7 +88,7 @@ def test_which_edge_node_fills_first_and_that_a_core_and_a_gib_stay_free(
 def test_how_much_stays_free_is_an_option(
     options: dict[str, float], counts: tuple[int, int]
 ) -> None:
-    chosen = nodes_chosen("bef", 14, **options)
+    chosen = nodes_chosen("bef", 14, options)
     assert (chosen.count("small"), chosen.count("big")) == counts
     assert chosen[sum(counts) :] == ["cloud"] * (14 - sum(counts))
 

@@ -288,12 +288,12 @@ def _best_rematch(
     valid &= (used <= np.maximum(edge.capacity, edge.used)).all(axis=(2, 3))
     gain = used_product(edge.capacity, used).sum(axis=2) + fragmentation(edge)
     gain = np.where(valid, np.round(gain / TOLERANCE), -np.inf)
-    moves, gain = moves.ravel(), gain.ravel()
-    if gain.max(initial=0) <= 0:
+    most_gained = gain.max(initial=0)
+    if most_gained <= 0:
         return ((),)
-    least = np.flatnonzero(gain == gain.max())
-    least = least[moves[least] == moves[least].min()][:_MAX_EQUAL]
-    ways = {}  # the same pods can move as part of several subsets
+    fewest = moves[gain == most_gained].min()
+    least = np.flatnonzero((gain == most_gained) & (moves == fewest))[:_MAX_EQUAL]
+    ways: dict[Moves, None] = {}  # the same pods can move as part of several subsets
     for subset, target in zip(*np.divmod(least, len(targets)), strict=True):
         pairs = zip(subsets[subset].tolist(), targets[target].tolist(), strict=True)
         ways[tuple((pod, node) for pod, node in pairs if node != at[pod])] = None
