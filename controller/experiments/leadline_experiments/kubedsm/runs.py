@@ -35,7 +35,8 @@ BY_SPREAD = tuple(f"1.5_{spread}" for spread in (0.1, 0.2, 0.3, 0.4, 0.5))  # Fi
 ALL = (*BY_LOAD, *BY_SPREAD)  # the eleven workloads; 1.5_0.4 is in both figures
 VARIED = "1.4_0.4"  # the workload of Fig. 10 and 11
 LOGGED_VARIED = ("1.3_0.4", VARIED)
-DRAWS = 8  # of chance
+AVERAGED = 3  # draws of chance, of methods that never move a pod: they depend on it most
+_OTHER_DRAWS = 8
 
 K8S, KUBEDSM, CF = "kube-default", "kubedsm", "cloud-first"
 BASELINES = (K8S, "sef", "bef", CF)
@@ -69,7 +70,12 @@ _SAME_AS = {"Original": KUBEDSM, "default": KUBEDSM}
 LOGGED_VARIANTS = tuple(name for name in (*LIMITS, *TARGETS) if name not in _SAME_AS)
 
 
-_SOME = (BY_LOAD[0], VARIED, BY_LOAD[-1])
+def logged_loads(name: str) -> Sequence[str]:
+    """The workloads on which a variant or setting is replayed."""
+    return LOGGED_VARIED if name in LIMITS else (VARIED,)
+
+
+_SOME = (VARIED, BY_LOAD[-1])
 
 
 class Change(NamedTuple):
@@ -90,7 +96,7 @@ CHANGES: Mapping[str, Change] = {
     PROGRAM: Change(
         KUBEDSM,
         Method(KubeDsm(suggest=0, qos="program"), KubeDsm(qos="program", last_replica="stays")),
-        LOGGED_VARIED,
+        (VARIED,),
     ),
     NO_REORDER: Change(KUBEDSM, kubedsm(5, 0), BY_LOAD),
     ORIGINAL_AS_MIDMIG: Change(KUBEDSM, kubedsm(2, 1), (VARIED,)),
@@ -99,7 +105,12 @@ CHANGES: Mapping[str, Change] = {
     **{
         f"{name} as default": Change(name, kubedsm(), (VARIED,))
         for name in TARGETS
-        if name != "default"
+        if name not in _SAME_AS
+    },
+    **{
+        f"{name} {NO_REORDER}": Change(name, kubedsm(5, 0, targets), (VARIED,))
+        for name, targets in TARGETS.items()
+        if name not in _SAME_AS
     },
     BY_EXACT_AGE: Change(K8S, METHODS[K8S], BY_LOAD, by_exact_age=True),
 }
@@ -119,19 +130,20 @@ class Runs:
         wanted = {name: Change(name, method, every) for name, method in METHODS.items()}
         wanted[K8S_2024] = Change(K8S_2024, METHODS[K8S], every)
         for name in LOGGED_VARIANTS:
-            wanted[name] = Change(name, variants[name], LOGGED_VARIED)
+            wanted[name] = Change(name, variants[name], logged_loads(name))
         wanted |= CHANGES
         if joining is not None:
             moving = joining if isinstance(joining, BatchStrategy) else None
             wanted[JOINING] = Change(KUBEDSM, Method(joining, moving), every)
         self._wanted, self._seed = wanted, seed
-        self._outcomes: dict[tuple[str, str], Sequence[Outcome]] = {}
+        self._outcomes: dict[tuple[str, str], Sequence[Sequence[Outcome]]] = {}  # draws, runs
         self._logs: dict[tuple[str, str], Sequence[Log]] = {}
         pairs = [(name, load) for name, each in wanted.items() for load in each.workloads]
         for done, (name, load) in enumerate(pairs):
             progress(done / len(pairs))
             self._logs[name, load] = logs()[wanted[name].method][load]
-            self._outcomes[name, load] = self._replayed(name, load, draw=0)
+            draws = 1 if wanted[name].changed.migration else AVERAGED
+            self._outcomes[name, load] = [self._replayed(name, load, draw) for draw in range(draws)]
         progress(1.0)
 
     def _replayed(self, name: str, load: str, draw: int) -> Sequence[Outcome]:
@@ -146,19 +158,22 @@ class Runs:
             for number, log in enumerate(self._logs[name, load])
         ]
 
-    def draws(self, load: str, name: str) -> Floats:
-        """The edge ratio in DRAWS other draws of chance, %, shape (DRAWS,)."""
-        ratios = []
-        for draw in range(1, 1 + DRAWS):
-            pairs = zip(self._replayed(name, load, draw), self._logs[name, load], strict=True)
-            shares = [run.on_edge / log.pods for run, log in pairs]
-            ratios.append(float(mean_over_runs(shares).mean()) * 100)
-        return np.array(ratios)
+    def other_draws(self, load: str, name: str) -> Floats:
+        """The edge ratio in other draws of chance, %, shape (draws,)."""
+        draws = range(AVERAGED, AVERAGED + _OTHER_DRAWS)
+        outcomes = (self._replayed(name, load, draw) for draw in draws)
+        shares = (self._shares_of(each, load, name) for each in outcomes)
+        return np.array([float(mean_over_runs(each).mean()) * 100 for each in shares])
+
+    def _shares_of(self, runs: Sequence[Outcome], load: str, name: str) -> Sequence[Floats]:
+        pairs = zip(runs, self._logs[name, load], strict=True)
+        return [run.on_edge / log.pods for run, log in pairs]
 
     def _shares(self, load: str, name: str) -> Sequence[Floats]:
+        """The mean over the draws, for each run."""
         key = _SAME_AS.get(name, name), load
-        pairs = zip(self._outcomes[key], self._logs[key], strict=True)
-        return [run.on_edge / log.pods for run, log in pairs]
+        draws = [self._shares_of(runs, load, key[0]) for runs in self._outcomes[key]]
+        return [np.mean(each, axis=0) for each in zip(*draws, strict=True)]
 
     def logged_shares(self, load: str, name: str) -> Sequence[Floats]:
         """The shares of the services on the edge in each logged run, shape (samples, services)."""
@@ -208,16 +223,17 @@ class Runs:
     def migrations(self, load: str, name: str) -> float:
         """The moves in a run, on average."""
         key = _SAME_AS.get(name, name), load
-        return float(np.mean([run.migrations for run in self._outcomes[key]]))
+        return float(np.mean([run.migrations for runs in self._outcomes[key] for run in runs]))
 
     def qualities(self, load: str, name: str) -> tuple[float, float]:
         """QoS (Eq. 1, targets of 1) over all samples: the mean, and the mean of the optimum."""
         key = _SAME_AS.get(name, name), load
         ours, best = [], []
-        for run, log in zip(self._outcomes[key], self._logs[key], strict=True):
-            for pods, on_edge in zip(log.pods, run.on_edge, strict=True):
-                ours.append(float(_quality(tuple(pods.tolist())).of(on_edge)))
-                best.append(_best_quality(tuple(pods.tolist())))
+        for runs in self._outcomes[key]:
+            for run, log in zip(runs, self._logs[key], strict=True):
+                for pods, on_edge in zip(log.pods, run.on_edge, strict=True):
+                    ours.append(float(_quality(tuple(pods.tolist())).of(on_edge)))
+                    best.append(_best_quality(tuple(pods.tolist())))
         return float(np.mean(ours)), float(np.mean(best))
 
 
