@@ -6,9 +6,11 @@ from random import Random
 import numpy as np
 import pytest
 from leadline_controller.framework.view import Bools, Ints
+from leadline_controller.strategies.kubedsm import packing
 from leadline_controller.strategies.kubedsm.packing import (
     NO_NODE,
     Edge,
+    MoveLimits,
     fragmentation,
     match,
     reorder_edge,
@@ -210,3 +212,25 @@ def test_reorder_is_as_good_as_match_over_every_subset(
         assert goal - 1e-9 <= reached <= fragmentation(start) + 1e-9
     else:
         assert reached == pytest.approx(goal)
+
+
+@pytest.mark.parametrize("exhaustive", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_no_more_pods_of_a_service_are_reordered_than_may(
+    seed: int, exhaustive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    requests = np.array([[random.randint(1, 3), random.randint(1, 3)] for _ in range(7)])
+    at = np.array([random.randrange(4) for _ in requests])
+    start = edge(*[(9, 9, 0, 0)] * 4)
+    for pod, node in enumerate(at.tolist()):
+        start = start.with_pod(requests[pod], node)
+    service = np.array([random.randrange(3) for _ in requests])
+    limits = MoveLimits(service, np.array([random.randrange(3) for _ in range(3)]))
+    if not exhaustive:
+        monkeypatch.setattr(packing, "MAX_EXACT_SUBSETS", 0)
+    found = reorder_edge(start, requests, anywhere(requests, 4), at, 3, limits)
+    assert found.exact is exhaustive
+    for moves in found.equal:
+        moved = np.bincount(service[[pod for pod, _ in moves]], minlength=3)
+        assert (moved <= limits.most).all()
