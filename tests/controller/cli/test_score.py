@@ -265,7 +265,7 @@ def test_the_default_is_the_controllers() -> None:
 
 def test_kubedsm_worked_example_moves_pods_as_worked_by_hand(capsys: Capture) -> None:
     file = EXAMPLES / "kubedsm.yaml"
-    result = score(capsys, file, "--strategy", "kubedsm")
+    result = score(capsys, file, "--strategy", "kubedsm", "--option", "room=capacity")
     assert spread(result) == {"e2": 1}
     assert [(m["pod"], m["from"], m["to"]) for m in result["migrations"]] == [
         ("default/batch-1", "e2", "far"),
