@@ -10,11 +10,13 @@ import re
 from pathlib import Path
 
 from leadline_experiments import EXPERIMENTS
+from leadline_experiments.result import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs/experiments.md"
 FOLDER = PAGE.with_suffix("")
 _OVERVIEW = "overview"
-_TALLY = re.compile(r"\*\*(\d+) of (\d+) claims hold\.\*\*")
+_TALLY = re.compile(r"\*\*Claims that hold: (.*?)\.\*\*")
+_OF_KIND = re.compile(r"(\d+ of \d+) ([a-z-]+)")
 
 
 def part(page: str, name: str) -> str:
@@ -33,12 +35,14 @@ def with_part(page: str, name: str, text: str) -> str:
 
 
 def overview(page: str) -> str:
-    """How many claims hold in each part of the page, as a table."""
-    lines = ["| experiment | claims that hold |", "| --- | ---: |"]
+    """How many claims of each kind hold in each part of the page, as a table."""
+    lines = [f"| experiment | {' | '.join(KINDS)} |", f"| --- |{' ---: |' * len(KINDS)}"]
     for name in EXPERIMENTS:
         found = _TALLY.search(part(page, name))
         assert found, f"the page has nothing of {name}: run make experiments"
-        lines.append(f"| [{name}](#{name}) | {found[1]} of {found[2]} |")
+        of_kind = {kind: counts for counts, kind in _OF_KIND.findall(found[1])}
+        cells = " | ".join(of_kind.get(kind, "") for kind in KINDS)
+        lines.append(f"| [{name}](#{name}) | {cells} |")
     return "\n".join([*lines, ""])
 
 
@@ -51,7 +55,7 @@ def main() -> None:
     """Take over each experiment's section, and remove the file that it came in."""
     page = PAGE.read_text(encoding="utf-8")
     for name in EXPERIMENTS:
-        file = FOLDER / f"{name}.md"
+        file = FOLDER / f"{name}-summary.md"
         text = file.read_text(encoding="utf-8").replace("](", f"]({FOLDER.name}/")
         page = with_part(page, name, text)
         file.unlink()

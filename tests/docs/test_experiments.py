@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from leadline_experiments import EXPERIMENTS, plots
-from leadline_experiments.tables import section
+from leadline_experiments.tables import details, summary
 
 from tests.docs import experiments
 from tests.docs.experiments import FOLDER, PAGE, overview, overview_on, part, with_part
@@ -27,7 +27,8 @@ def test_the_page_has_what_comes_out(
     assert all(math.isfinite(row.ours) for row in result.rows)
     assert [claim for claim in result.misses if not claim.why] == [], "a miss has its reason"
     said = part(PAGE.read_text(encoding="utf-8"), name)
-    assert section(result, f"{FOLDER.name}/") == said, CURE
+    assert summary(result, f"{FOLDER.name}/") == said, CURE
+    assert details(result) == (FOLDER / f"{name}.md").read_text(encoding="utf-8"), CURE
     for figure in result.figures:
         svg, png = plots.save(figure, tmp_path)
         assert (FOLDER / svg.name).read_bytes() == svg.read_bytes(), f"{svg.name}: {CURE}"
@@ -41,8 +42,9 @@ def test_the_overview_is_of_the_parts() -> None:
 
 def test_every_file_beside_the_page_is_shown_on_it() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    names = {file.stem for file in FOLDER.iterdir()}
-    assert names == {name for name in names if f"]({FOLDER.name}/{name}.svg)" in page}
+    for file in FOLDER.iterdir():
+        shown = file.with_suffix(".svg") if file.suffix == ".png" else file
+        assert f"]({FOLDER.name}/{shown.name})" in page, file.name
 
 
 def test_what_is_written_by_hand_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -51,8 +53,8 @@ def test_what_is_written_by_hand_stays(monkeypatch: pytest.MonkeyPatch, tmp_path
     folder = tmp_path / "page"
     folder.mkdir()
     for name in ("one", "two"):
-        text = f"## {name}\n**1 of 2 claims hold.**\n![A plot](a.svg)\n"
-        (folder / f"{name}.md").write_text(text)
+        text = f"## {name}\n**Claims that hold: 1 of 2 fitted.**\n![A plot](a.svg)\n"
+        (folder / f"{name}-summary.md").write_text(text)
     monkeypatch.setattr(experiments, "PAGE", page)
     monkeypatch.setattr(experiments, "FOLDER", folder)
     monkeypatch.setattr(experiments, "EXPERIMENTS", {"one": "", "two": ""})
@@ -60,7 +62,7 @@ def test_what_is_written_by_hand_stays(monkeypatch: pytest.MonkeyPatch, tmp_path
     made = page.read_text()
     assert made.startswith("# By hand\n\n")
     assert made.index("also by hand") < made.index("## one") < made.index("## two")
-    assert "| [one](#one) | 1 of 2 |" in made
+    assert "| [one](#one) |  | 1 of 2 |  |" in made
     assert "stale" not in made
     assert "![A plot](page/a.svg)" in part(made, "two")
     assert list(folder.iterdir()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -124,6 +126,19 @@ for name, strategy in study.STRATEGIES.items():
     line_up = dict(line.split() for line in run(environ, "-c", program).splitlines())
     assert line_up[NAME] == "10"
     assert len(line_up) > 1
+
+
+def test_it_joins_an_experiment(environ: dict[str, str]) -> None:
+    (line,) = re.findall(r"^leadline (experiment .*)$", PAGE, re.MULTILINE)
+    rows = list(csv.DictReader(io.StringIO(leadline(environ, *line.split(), "-o", "csv"))))
+    counts = [
+        row["ours"]
+        for row in rows
+        if (row["table"], row["case"], row["strategy"]) == ("Fig. 7", "90 pods", NAME)
+    ]
+    # Each pod adds 0.2 points of load. The free worker starts 10 points below the others, so it
+    # gets 50 pods, and each worker a quarter of the other 40.
+    assert counts == ["60", "10", "10", "10"]
 
 
 def test_where_it_is_not_installed_there_is_no_such_strategy() -> None:

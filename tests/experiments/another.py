@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+from leadline_controller.framework.cycle import Strategy
 from leadline_experiments.result import Progress, Result, count_claim
 
 
-def run(seed: int, progress: Progress) -> Result:
+def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Result:
     """Return a claim on the seed."""
     for step in range(3):
         progress(step / 3)

@@ -17,7 +17,7 @@ from leadline_experiments.optimum import study
 from leadline_experiments.result import Result
 from leadline_experiments.running import run
 
-from tests.docs.experiments import PAGE
+from tests.docs.experiments import FOLDER
 
 
 class Run(NamedTuple):
@@ -40,9 +40,10 @@ def computed_once(name: str, folder: Path) -> Run:
 
 
 def compute(name: str) -> Run:
-    """Run it with the strategies that the page compares. One that is new, or a plug-in of this
-    machine, gets there with the next make experiments; until then the page is as true as before."""
-    compared = set(re.findall(r"^\| \d+ nodes, \d+ pods \| ([\w-]+) \|", PAGE.read_text(), re.M))
+    """Run it with the strategies that the pages compare. One that is new, or a plug-in of this
+    machine, gets there with the next make experiments; until then they are as true as before."""
+    pages = "".join(page.read_text() for page in sorted(FOLDER.glob("*.md")))
+    compared = set(re.findall(r"^\| \d+ nodes, \d+ pods \| ([\w-]+) \|", pages, re.M))
     assert compared <= set(STRATEGIES), "run make experiments and look at what changed"
     progress: list[float] = []
     with pytest.MonkeyPatch.context() as patch:

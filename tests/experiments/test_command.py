@@ -1,5 +1,6 @@
 """`leadline experiment` from the command line, with fake experiments."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def stdout_of(capsys: Capture, *arguments: str) -> str:
 
 
 @pytest.mark.usefixtures("fakes")
-def test_json_has_rows_claims_and_calibration(capsys: Capture) -> None:
+def test_json_has_rows_claims_and_settings(capsys: Capture) -> None:
     found: dict[str, Any] = json.loads(stdout_of(capsys, "fake", "-o", "json"))
     assert found["experiment"] == "fake"
     assert found["rows"][1] == {
@@ -45,6 +46,7 @@ def test_json_has_rows_claims_and_calibration(capsys: Capture) -> None:
         "paper": 2,
         "ours": 3,
         "optimum": None,
+        "is_headline": False,
         "difference": 1,
         "gap_percent": None,
     }
@@ -54,11 +56,12 @@ def test_json_has_rows_claims_and_calibration(capsys: Capture) -> None:
         "says": "DACS waits less.",
         "compare": "gain",
         "paper": "50.0 %",
-        "ours": "37.5 %",
+        "ours": "30.0 %",
         "holds": False,
+        "kind": "fitted",
         "why": "The load differs.",
     }
-    assert found["calibration"] == {"link": "1 Mbit/s (the paper: a minimum)"}
+    assert found["settings"] == {"link": {"value": "1 Mbit/s, a minimum", "source": "paper"}}
 
 
 @pytest.mark.usefixtures("fakes")
@@ -88,15 +91,31 @@ def test_tables_claims_and_reasons_fit_80_columns(
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
     assert ["netsched", "2", "3", "+1"] in [line.split() for line in lines]
-    assert " ".join(text.split()).count("The load differs.") == 1
+    # A wide table has so many columns that the reason takes several lines.
+    reason = "The load differs." if output == "table" else "differs."
+    assert " ".join(text.split()).count(reason) == 1
     assert "1 Mbit/s" in text or output == "table"
     if output == "table":
         at = lines.index("missed  Table 2, low load: DACS waits less.")
         assert lines[at + 1 :][:2] == [
-            "        paper 50.0 %, here 37.5 %",
+            "        paper 50.0 %, here 30.0 % (fitted)",
             "        The load differs.",
         ]
-    assert [line for line in lines if line][-1] == "1 of 2 claims hold"
+    assert [line for line in lines if line][-1].startswith("claims that hold: 1 of 1 independent")
+
+
+@pytest.mark.usefixtures("fakes")
+def test_csv_has_one_line_a_row(capsys: Capture) -> None:
+    header, *rows = csv.reader(stdout_of(capsys, "all", "-o", "csv").splitlines())
+    assert header[:5] == ["experiment", "table", "case", "strategy", "option"]
+    assert [row[0] for row in rows] == ["fake"] * 4
+
+
+@pytest.mark.usefixtures("fakes")
+@pytest.mark.parametrize("name", ["fake", "all"])
+def test_a_strategy_joins_the_methods(capsys: Capture, name: str) -> None:
+    rows = stdout_of(capsys, name, "--strategy", "random", "-o", "csv").splitlines()
+    assert "fake,Table 2,low load,random,,wait_s,,4.5,,False,," in rows
 
 
 @pytest.mark.usefixtures("fakes")
@@ -104,9 +123,10 @@ def test_plot_writes_figures_and_tables(capsys: Capture, tmp_path: Path) -> None
     folder = tmp_path / "new" / "plots"
     stdout_of(capsys, "all", "--plot", str(folder))
     assert sorted(file.name for file in folder.iterdir()) == [
-        *("another.md", "fake-fig1.png", "fake-fig1.svg", "fake.md"),
+        *("another-summary.md", "another.md"),
+        *("fake-fig1.png", "fake-fig1.svg", "fake-summary.md", "fake.md"),
     ]
-    assert "![Seconds to wait](fake-fig1.svg)" in (folder / "fake.md").read_text()
+    assert "![Seconds to wait](fake-fig1.svg)" in (folder / "fake-summary.md").read_text()
 
 
 def error_of(capsys: Capture, code: int, *arguments: str) -> str:

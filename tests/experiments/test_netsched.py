@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from leadline_controller.strategies.chance import Chance
 from leadline_experiments import netsched
 from leadline_experiments.result import Result
 
@@ -44,9 +45,7 @@ def test_times_are_assigning_plus_sending(result: Result) -> None:
 @pytest.mark.experiment
 def test_the_seed_does_not_change_the_claims(result: Result) -> None:
     other = netsched.run(1, lambda _: None)
-    assert [(c.case, c.ours, c.holds) for c in other.claims] == [
-        (c.case, c.ours, c.holds) for c in result.claims
-    ]
+    assert [(c.case, c.holds) for c in other.claims] == [(c.case, c.holds) for c in result.claims]
 
 
 @pytest.mark.experiment
@@ -56,6 +55,58 @@ def test_with_whole_points_some_draws_have_the_papers_counts(result: Result) -> 
     assert 0 < drawn["5 pods, 500 MB"] < 50
     (miss,) = result.misses
     assert f"{drawn['5 pods, 500 MB']:g} of 100 draws" in miss.why
+
+
+def rows_of(result: Result, table: str, case: str, strategy: str = "netsched") -> list[float]:
+    found = [row for row in result.rows if (row.table, row.case) == (table, case)]
+    return [row.ours for row in found if row.strategy == strategy and "pods on" in row.metric]
+
+
+@pytest.mark.experiment
+def test_equal_workers_get_equal_shares_only_if_measurements_differ(result: Result) -> None:
+    exact = rows_of(result, "Section IV-B.1", "90 pods, equal measurements")
+    noisy = rows_of(result, "Section IV-B.1", "90 pods, noise of 2%")
+    assert sum(exact) == 90
+    assert sum(noisy) == pytest.approx(90)
+    assert exact[0] > 2 * max(exact[1:]), "the first by name wins the ties"
+    assert max(noisy) < 1.15 * min(noisy)
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize(("load", "others"), [(110, 20), (130, 40)])
+def test_what_the_free_worker_cannot_hold_goes_to_the_others(
+    result: Result, load: int, others: int
+) -> None:
+    first, *rest = rows_of(result, "Section IV-B.3", f"{load} pods")
+    # 971 MB less 62 MB that are requested before hold 90 pods of 10 MB.
+    assert (first, sum(rest)) == (90, others)
+
+
+@pytest.mark.experiment
+def test_idle_throttled_workers_take_most_and_the_name_decides_how_many(result: Result) -> None:
+    case = "90 pods, throttled but idle"
+    (first,) = rows_of(result, "Section IV-B.3", case)
+    (last,) = rows_of(result, "Section IV-B.3", f"{case}, the free worker's name is the last")
+    assert (first, last) == (46, 22)
+
+
+@pytest.mark.experiment
+def test_claims_that_the_set_up_says_already_are_marked(result: Result) -> None:
+    kinds = {(claim.table, claim.case): claim.kind for claim in result.claims}
+    assert kinds["Fig. 7", "90 pods, netsched"] == "by-construction"
+    assert kinds["Fig. 7", "90 pods, kube-default"] == "fitted"
+    assert kinds["Section IV-B.1", "130 pods, noise of 2%"] == "independent"
+
+
+@pytest.mark.experiment
+def test_a_strategy_that_joins_has_rows_and_no_claims() -> None:
+    alone = netsched.run(0, lambda _: None)
+    joined = netsched.run(0, lambda _: None, Chance())
+    assert joined.claims == alone.claims
+    names = {row.strategy for row in joined.rows}
+    assert names == {"kube-default", "netsched", "random"}
+    assert sum(rows_of(joined, "Fig. 7", "90 pods", "random")) == 90
+    assert [row for row in joined.rows if row.strategy != "random"] == list(alone.rows)
 
 
 def test_the_best_placement_is_searched_and_not_assumed(monkeypatch: pytest.MonkeyPatch) -> None:

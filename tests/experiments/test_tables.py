@@ -1,10 +1,12 @@
 """A result as tables of text, without empty or constant columns."""
 
+import csv
+import io
 from dataclasses import replace
 
 import pytest
 from leadline_experiments.result import Row
-from leadline_experiments.tables import number, section, tables, tally
+from leadline_experiments.tables import details, number, summary, tables, tally_text, to_csv
 
 from tests.experiments import fakes
 
@@ -50,20 +52,35 @@ def test_the_gap_is_in_percent_of_the_optimum() -> None:
     assert replace(row, optimum=0.0).gap_percent is None, "the gap in percent of 0 is undefined"
 
 
-def test_markdown_has_tables_claims_reasons_and_figures() -> None:
-    page = section(RESULT, "experiments/")
-    assert page.startswith("## fake\n\nNobody, A Paper, Section 1. **1 of 2 claims hold.**\n")
-    assert "### Fig. 1: 5 pods: pods_n1\n" in page
-    assert "| netsched |  | 2 | 3 | +1 |" in page
-    assert "| Fig. 1 | 5 pods | All on n1. | 5 | 5 | holds |" in page
+def test_the_summary_has_headlines_figures_misses_and_settings() -> None:
+    page = summary(RESULT, "experiments/")
+    tallied = "claims that hold: 1 of 1 independent, 0 of 1 fitted"
+    assert page.startswith(f"## fake\n\nNobody, A Paper, Section 1. **{tallied.capitalize()}.**\n")
+    assert "[All values and claims](experiments/fake.md)" in page
+    assert "### Table 2: low load: dacs: wait_s\n" not in page, "one row needs no shared labels"
+    assert page.count("### ") == 3
+    assert "| low load | dacs | wait_s | 2 | 3.34 | +1.34 | 2 | +67.2 % |" in page
+    assert "netsched" not in page
     assert (
-        "- The load differs.\n  - Table 2, low load: DACS waits less. Paper 50.0 %, here 37.5 %.\n"
+        "- The load differs.\n"
+        "  - Table 2, low load: DACS waits less. Paper 50.0 %, here 30.0 % (fitted).\n"
     ) in page
     assert "![Seconds to wait](experiments/fake-fig1.svg)" in page
-    assert "- link: 1 Mbit/s (the paper: a minimum)" in page
-    assert tally(RESULT) == "1 of 2 claims hold"
+    assert "| link | 1 Mbit/s, a minimum | paper |" in page
+    assert tally_text(RESULT.claims) == tallied
 
 
-def test_a_long_table_is_folded() -> None:
-    page = section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
-    assert "<details><summary>13 rows</summary>\n\n| paper | ours | diff |\n" in page
+def test_the_details_have_all_claims_and_rows() -> None:
+    page = details(RESULT)
+    assert page.startswith("# fake: all values and claims\n")
+    assert "| Fig. 1 | 5 pods | All on n1. | independent | 5 | 5 | holds |" in page
+    assert "## Fig. 1: 5 pods: pods_n1\n" in page
+    assert "| netsched |  | 2 | 3 | +1 |" in page
+
+
+def test_csv_has_the_rows_of_all_results() -> None:
+    first, *rows = csv.DictReader(io.StringIO(to_csv([RESULT, RESULT])))
+    assert len(rows) == 7
+    assert (first["experiment"], first["strategy"], first["paper"]) == ("fake", "dacs", "5")
+    assert rows[2]["paper"] == "", "a value that is not there is empty"
+    assert to_csv([]) == ""

@@ -2,16 +2,27 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from leadline_controller.cli.errors import BadInput, Failed
-from leadline_controller.cli.output import Format, clean, emit, output_option, progress
+from leadline_controller.cli.output import Format, clean, emit, progress
+from leadline_controller.parsing.entry_points import PluginError
+from leadline_controller.strategies import STRATEGIES
 
 from leadline_experiments import EXPERIMENTS
 from leadline_experiments.result import Claim, Result
 from leadline_experiments.running import run, run_all
-from leadline_experiments.tables import NUMBERS, Cells, section, tables, tally, to_dict
+from leadline_experiments.tables import (
+    NUMBERS,
+    Cells,
+    details,
+    summary,
+    tables,
+    tally_text,
+    to_csv,
+    to_dict,
+)
 
 if TYPE_CHECKING:  # rich is slow to import, and JSON does not need it
     from rich.console import RenderableType
@@ -29,26 +40,50 @@ ALL = "all"
     type=click.Path(path_type=Path),
     help="Write the figures there, SVG and PNG, and the tables as Markdown.",
 )
-@output_option
-def experiment(name: str, seed: int, folder: Path | None, output: Format) -> None:
+@click.option(
+    "--strategy",
+    "joining",
+    type=click.Choice(list(STRATEGIES)),
+    help="Let it join the paper's methods, with its default options.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml", "csv"]),
+    default="table",
+    show_default=True,
+    help="Format; wide is a table that shows more, csv has the rows only.",
+)
+def experiment(
+    name: str, seed: int, folder: Path | None, joining: str | None, output: Format | Literal["csv"]
+) -> None:
     """Run a paper's experiment again, or all of them, and print the paper's values, ours and
     the difference; then what the paper claims, and whether it came out."""
     if folder is not None:
         _check_writable(folder)
-    if name == ALL:
-        with progress(f"running {len(EXPERIMENTS)} experiments") as report:
-            results = run_all(EXPERIMENTS, seed, report)
-    else:
-        with progress(f"running {name}") as report:
-            results = [run(EXPERIMENTS[name], seed, report)]
+    try:
+        results = _run(name, seed, joining)
+    except PluginError as error:
+        raise BadInput(str(error)) from None
     if folder is not None:
         _plot(results, folder)
+    if output == "csv":
+        click.echo(to_csv(results), nl=False)
+        return
 
     def data() -> Any:
         documents = [to_dict(result) for result in results]
         return {"experiments": documents} if name == ALL else documents[0]
 
     emit(output, data, lambda wide: [part for each in results for part in _render(each, wide)])
+
+
+def _run(name: str, seed: int, joining: str | None) -> list[Result]:
+    if name == ALL:
+        with progress(f"running {len(EXPERIMENTS)} experiments") as report:
+            return run_all(EXPERIMENTS, seed, report, strategy=joining)
+    with progress(f"running {name}") as report:
+        return [run(EXPERIMENTS[name], seed, report, joining)]
 
 
 def _check_writable(folder: Path) -> None:
@@ -69,8 +104,11 @@ def _plot(results: Sequence[Result], folder: Path) -> None:
         for result in results:
             for figure in result.figures:
                 plots.save(figure, folder)
-            page = folder / f"{result.experiment}.md"
-            page.write_text(section(result), encoding="utf-8")
+            for name, page in (
+                (f"{result.experiment}-summary.md", summary(result)),
+                (f"{result.experiment}.md", details(result)),
+            ):
+                (folder / name).write_text(page, encoding="utf-8")
     except OSError as error:
         raise Failed(f"--plot {folder}: {error.strerror}") from None
 
@@ -85,9 +123,10 @@ def _render(result: Result, wide: bool) -> Iterator["RenderableType"]:
     yield Text("\nclaims", style="bold")
     yield _claims(result.claims, wide)
     if wide:
-        yield Text("\nset once, the same for every method", style="bold")
-        yield _table(("number", "value"), list(result.calibration.items()))
-    yield Text(f"\n{tally(result)}\n", style="bold")
+        yield Text("\nsettings, the same for every method", style="bold")
+        settings = [(name, *setting) for name, setting in result.settings.items()]
+        yield _table(("setting", "value", "from"), settings)
+    yield Text(f"\n{tally_text(result.claims)}\n", style="bold")
 
 
 def _claims(claims: Sequence[Claim], wide: bool) -> "RenderableType":
@@ -97,10 +136,11 @@ def _claims(claims: Sequence[Claim], wide: bool) -> "RenderableType":
         held = "held" if claim.holds else "missed"
         if wide:
             where = (claim.table, claim.case, claim.says)
-            rows.append((held, *where, claim.paper, claim.ours, claim.why))
+            rows.append((f"{held}\n{claim.kind}", *where, claim.paper, claim.ours, claim.why))
         else:
             why = f"\n{claim.why}" if claim.why else ""
-            text = f"{claim.where}: {claim.says}\npaper {claim.paper}, here {claim.ours}{why}"
+            values = f"paper {claim.paper}, here {claim.ours} ({claim.kind})"
+            text = f"{claim.where}: {claim.says}\n{values}{why}"
             rows.append((held, text))
     columns = ("table", "case", "claim", "the paper", "here", "why") if wide else ("claim",)
     return _table(("result", *columns), rows)

@@ -14,20 +14,32 @@ from concurrent.futures import ProcessPoolExecutor, wait
 from ctypes import c_double
 from typing import Any
 
+from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.options import build
+from leadline_controller.strategies import STRATEGIES
+
 from leadline_experiments.result import Experiment, Progress, Result
 
 _POLL_S = 0.2
 _progress: Any = None  # in a worker: the share done of each experiment, in shared memory
 
 
-def run(module: str, seed: int, progress: Progress = lambda _: None) -> Result:
-    """Run the experiment in this module."""
+def run(
+    module: str, seed: int, progress: Progress = lambda _: None, strategy: str | None = None
+) -> Result:
+    """Run the experiment in this module. strategy: the name of one that joins the paper's methods,
+    with its default options."""
     experiment: Experiment = importlib.import_module(module).run
-    return experiment(seed, progress)
+    joining: Strategy | None = None if strategy is None else build(STRATEGIES[strategy], {})
+    return experiment(seed, progress, joining)
 
 
 def run_all(
-    experiments: Mapping[str, str], seed: int, progress: Progress, workers: int | None = None
+    experiments: Mapping[str, str],
+    seed: int,
+    progress: Progress,
+    workers: int | None = None,
+    strategy: str | None = None,
 ) -> list[Result]:
     """Run experiments (name -> module), `workers` at a time (None: one per core).
 
@@ -41,7 +53,9 @@ def run_all(
     pool = ProcessPoolExecutor(at_once, context, _start_worker, (shares,))
     try:
         modules = enumerate(experiments.values())
-        futures = [pool.submit(_run_in_worker, module, seed, index) for index, module in modules]
+        futures = [
+            pool.submit(_run_in_worker, module, seed, index, strategy) for index, module in modules
+        ]
         pending = set(futures)
         while pending:
             done, pending = wait(pending, timeout=_POLL_S)
@@ -70,10 +84,10 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def _run_in_worker(module: str, seed: int, index: int) -> Result:
+def _run_in_worker(module: str, seed: int, index: int, strategy: str | None) -> Result:
     def report(share: float) -> None:
         _progress[index] = share
 
-    result = run(module, seed, report)
+    result = run(module, seed, report, strategy)
     report(1.0)
     return result

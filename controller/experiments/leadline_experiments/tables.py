@@ -1,12 +1,14 @@
 """A result as text: its rows by table, without empty or constant columns, for terminal and docs;
-a section of a Markdown page; plain data for JSON.
+Markdown pages; plain data for JSON and CSV.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from leadline_experiments.result import Result, Row
+from leadline_experiments.result import Claim, Result, Row, tally
 
 Cells = Sequence[str]
 
@@ -22,7 +24,6 @@ class Table(NamedTuple):
 _COLUMNS = ("case", "strategy", "option", "metric", "paper", "ours", "diff", "optimum", "gap")
 _LABELS = range(4)
 NUMBERS = frozenset(_COLUMNS[4:])
-_FOLD_ROWS = 12  # a longer table is folded on a page
 
 
 def tables(result: Result) -> Sequence[Table]:
@@ -63,10 +64,10 @@ def number(value: float | None, sign: str = "") -> str:
     return "0" if text in ("-0", "+0") else text
 
 
-def tally(result: Result) -> str:
-    """How many claims hold, as a sentence without a full stop."""
-    held = len(result.claims) - len(result.misses)
-    return f"{held} of {len(result.claims)} claims hold"
+def tally_text(claims: Sequence[Claim]) -> str:
+    """How many claims hold, of each kind, as a sentence without a full stop."""
+    kinds = (f"{held} of {all_} {kind}" for kind, (held, all_) in tally(claims).items())
+    return f"claims that hold: {', '.join(kinds)}" if claims else "no claims"
 
 
 def to_dict(result: Result) -> dict[str, Any]:
@@ -74,52 +75,77 @@ def to_dict(result: Result) -> dict[str, Any]:
     return {
         "experiment": result.experiment,
         "paper": result.paper,
-        "calibration": dict(result.calibration),
-        "rows": [
-            {**asdict(row), "difference": row.difference, "gap_percent": row.gap_percent}
-            for row in result.rows
-        ],
+        "settings": {name: setting._asdict() for name, setting in result.settings.items()},
+        "rows": [_row(row) for row in result.rows],
         "claims": [asdict(claim) for claim in result.claims],
     }
 
 
-def section(result: Result, folder: str = "") -> str:
-    """The result as Markdown under a heading of the second level. folder: where the files of the
+def to_csv(results: Iterable[Result]) -> str:
+    """The rows of all results, with a line of names."""
+    text = io.StringIO()
+    rows = [{"experiment": each.experiment, **_row(row)} for each in results for row in each.rows]
+    if rows:
+        writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue()
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {**asdict(row), "difference": row.difference, "gap_percent": row.gap_percent}
+
+
+def summary(result: Result, folder: str = "") -> str:
+    """What a reader of docs/experiments.md wants, as Markdown under a heading of the second level:
+    headline values, figures, misses with their reasons, settings. folder: where the files of the
     figures are, relative to the page."""
-    return "\n".join(_section(result, folder)) + "\n"
+    return "\n".join(_summary(result, folder)) + "\n"
 
 
-def _section(result: Result, folder: str) -> Iterator[str]:
+def _summary(result: Result, folder: str) -> Iterator[str]:
     yield f"## {result.experiment}"
-    yield f"\n{result.paper}. **{tally(result)}.**\n"
-    claims = [
-        (c.table, c.case, c.says, c.paper, c.ours, "holds" if c.holds else "misses")
-        for c in result.claims
-    ]
-    yield from _markdown(("table", "case", "claim", "the paper", "here", ""), claims)
+    yield f"\n{result.paper}. **{tally_text(result.claims).capitalize()}.**"
+    yield f"[All values and claims]({folder}{result.experiment}.md)\n"
+    headline = replace(result, rows=[row for row in result.rows if row.is_headline])
+    for title, columns, rows in tables(headline):
+        yield f"### {title}\n"
+        yield from _markdown(columns, rows)
+        yield ""
+    for figure in result.figures:
+        yield f"![{figure.title}]({folder}{figure.name}.svg)\n"
     if result.misses:
-        yield "\n### What misses, and why\n"
+        yield "### Claims that miss, and why\n"
     for why in dict.fromkeys(claim.why for claim in result.misses):
         yield f"- {why}"
         for claim in result.misses:
             if claim.why == why:
-                yield f"  - {claim.where}: {claim.says} Paper {claim.paper}, here {claim.ours}."
-    yield "\n### Set once, the same for every method\n"
-    for name, value in result.calibration.items():
-        yield f"- {name}: {value}"
-    for figure in result.figures:
-        yield f"\n![{figure.title}]({folder}{figure.name}.svg)"
+                texts = f"Paper {claim.paper}, here {claim.ours} ({claim.kind})"
+                yield f"  - {claim.where}: {claim.says} {texts}."
+    yield "\n### Settings, the same for every method\n"
+    settings = [(name, *setting) for name, setting in result.settings.items()]
+    yield from _markdown(("setting", "value", "from"), settings)
+
+
+def details(result: Result) -> str:
+    """All claims and all rows, as a Markdown page."""
+    return "\n".join(_details(result)) + "\n"
+
+
+def _details(result: Result) -> Iterator[str]:
+    yield f"# {result.experiment}: all values and claims\n"
+    yield f"{result.paper}. `make experiments` writes this page.\n"
+    claims = [
+        (c.table, c.case, c.says, c.kind, c.paper, c.ours, "holds" if c.holds else "misses")
+        for c in result.claims
+    ]
+    yield from _markdown(("table", "case", "claim", "kind", "the paper", "here", ""), claims)
     for title, columns, rows in tables(result):
-        yield f"\n### {title}\n"
-        if len(rows) <= _FOLD_ROWS:
-            yield from _markdown(columns, rows)
-        else:
-            yield f"<details><summary>{len(rows)} rows</summary>\n"
-            yield from _markdown(columns, rows)
-            yield "\n</details>"
+        yield f"\n## {title}\n"
+        yield from _markdown(columns, rows)
 
 
-def _markdown(columns: Cells, rows: Sequence[Cells]) -> Iterator[str]:
+def _markdown(columns: Cells, rows: Iterable[Cells]) -> Iterator[str]:
     alignment = ["---:" if name in NUMBERS else "---" for name in columns]
     for cells in (columns, alignment, *rows):
         yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

@@ -85,8 +85,11 @@ def read_snapshot(document: object) -> Snapshot:
     if not root.has("nodes"):
         raise root.error("nodes", "a list")
     entries = list(root.objects("nodes"))
-    table = NodeTable([_node(entry) for entry in entries])
-    _check_unique(entries, table.names, "name")
+    nodes = [_node(entry) for entry in entries]
+    _check_unique(entries, [node.name for node in nodes], "name")
+    # By name as in a cluster: the order decides where a strategy takes the first of equal nodes.
+    by_name = sorted(zip(nodes, entries, strict=True), key=lambda pair: pair[0].name)
+    table, entries = NodeTable([node for node, _ in by_name]), [entry for _, entry in by_name]
     links = LinkTable(table.index, _links(root, table))
     images = ImageTable.of(_images(root))
     pods = _pods(root, table)

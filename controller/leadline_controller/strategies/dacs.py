@@ -69,8 +69,8 @@ class Dacs(Strategy):
 
     Unknown, never zero: a round trip that was not measured counts as the longest one measured in
     the cluster, or as `unknown_rtt` if there is none. The same holds for sigma (Eq. 12), except
-    on the user's own node, where it is 0. A link of unknown bandwidth counts as the slowest known
-    one; if none is known the transfer time is left out for all nodes.
+    on the user's own node and without other workers, where it is 0. A link of unknown bandwidth
+    counts as the slowest known one; if none is known the transfer time is left out for all nodes.
     """
 
     name = "dacs"
@@ -135,10 +135,12 @@ class Dacs(Strategy):
     def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
         links, user_node = view.links, pod.annotations.user_node
-        mean_ms, sigma_ms = links.rtt_mean_and_deviation_ms(_workers(view))
+        workers = _workers(view)
+        mean_ms, sigma_ms = links.rtt_mean_and_deviation_ms(workers)
         tau_ms = mean_ms if user_node is None else links.rtt_ms_from(view.table.index[user_node])
         tau_ms = longest_where_unknown_ms(tau_ms, links, self.unknown_rtt_ms)
         sigma_ms = longest_where_unknown_ms(sigma_ms, links, self.unknown_rtt_ms)
+        sigma_ms[_has_no_other(workers)] = 0.0
         latency_s = (tau_ms + sigma_ms) / 2 / 1000
         if user_node is not None:
             latency_s[view.table.index[user_node]] = 0.0
@@ -146,6 +148,12 @@ class Dacs(Strategy):
 
     def _volume_mb(self, pod: Pod) -> float:
         return self.data_mb if pod.annotations.data_mb is None else pod.annotations.data_mb
+
+
+def _has_no_other(workers: Bools) -> Bools:
+    """The nodes beside which there is no worker, shape (n,)."""
+    nobody: Bools = workers.sum() - workers.astype(np.int64) == 0
+    return nobody
 
 
 def _workers(view: ClusterView) -> Bools:

@@ -22,8 +22,9 @@ class ElasticFog(Strategy):
     gets a first replica before any gets a second.
 
     Decided here: traffic is the packets that a node sends and receives, and shares are among the
-    candidates. A pod without labels belongs to no service; for it, all pods that this run has
-    placed count.
+    candidates. Replicas that are being deleted do not count: in a rollout, the new ones are to
+    take their places. A pod without labels belongs to no service; for it, all pods that this run
+    has placed count.
 
     Unknown: a node without a metric counts as having the least known traffic; if none is known,
     or there is no traffic, all shares are equal.
@@ -39,7 +40,7 @@ class ElasticFog(Strategy):
         share = _traffic_share(view, candidates)
         replicas = view.placed_in_run[candidates]
         if wanted := service_of(pod):
-            replicas = replicas_per_node(view, wanted, terminating=True)[candidates]
+            replicas = replicas_per_node(view, wanted)[candidates]
         due = share * (replicas.sum() + 1)
         total = due - replicas
 

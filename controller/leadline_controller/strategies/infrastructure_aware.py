@@ -12,7 +12,17 @@ from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.capacity import least_requested
+from leadline_controller.strategies.shared.locality import (
+    SHARE_POINTS,
+    share_points,
+    single_layers,
+    whole_images,
+)
+from leadline_controller.strategies.shared.spreading import (
+    rounding_option,
+    spread_option,
+    spread_points,
+)
 
 _MIN_MBPS = 0.001  # of a link that is down, so that all times are finite
 
@@ -39,11 +49,13 @@ def rescaled(time_s: Floats, w: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class InfrastructureAware(Strategy):
-    """total = kube-scheduler's spreading (DACS Eq. 1, 0 to 10) + the time to instantiate,
-    rescaled to 0..w (Algorithm 1); the highest wins, ties at random.
+    """total = kube-scheduler's spreading (see `spread_points`) + the time to instantiate, rescaled
+    to 0..w (Algorithm 1) + w_images and w_layers times the shares of the bytes that are there, of
+    whole images and of layers; the highest wins, ties at random.
 
     Algorithm 1 adds its score to what the other priorities gave (line 24); the paper prints no
-    weights, and w = 10 weighs both alike.
+    weights, and w = 10 weighs spreading and time alike. It also says that it integrates the layer
+    match of Section II-B; w_images and w_layers, 0 by default, do so.
 
     The time is the MB of the pod's layers that the node neither has nor has queued, over the
     bandwidth from the registry to the node. queue=wait adds the node's download queue, as in the
@@ -63,10 +75,14 @@ class InfrastructureAware(Strategy):
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the time against spreading")
     queue: str = choice("wait", "literal", help="whether a node's download queue adds to the time")
+    w_images: float = option(0, unit="points", maximum=1e6, help="weight of whole images there")
+    w_layers: float = option(0, unit="points", maximum=1e6, help="weight of the layers there")
+    rounding: str = rounding_option()
+    spread: str = spread_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """Both priorities of every candidate, and the terms of the time."""
-        spread = least_requested(view, candidates)
+        """The priorities of every candidate, and the terms of the time."""
+        spread = spread_points(view, pod, candidates, self.rounding, self.spread)
         missing_mb = view.images.missing_mb(view.table, pod)[candidates]
         queue_mb = view.images.waiting_mb(view.table)[candidates]
         time_s = time_to_instantiate_s(
@@ -75,16 +91,22 @@ class InfrastructureAware(Strategy):
         )
         known = not np.isnan(missing_mb).any()
         speed = rescaled(time_s, self.w) if known else np.full(candidates.size, self.w)
-        total = spread + speed
+        locality = np.zeros(candidates.size)
+        for weight, pieces in ((self.w_images, whole_images), (self.w_layers, single_layers)):
+            if weight:
+                points = share_points(pieces(view, pod), len(view))[candidates]
+                locality += weight * (points / SHARE_POINTS)
+        total = spread + speed + locality
 
         def why(at: int) -> str:
             if np.isnan(total[at]):
                 return "no candidate's capacity is known"
             if not known:
                 return f"no layers of its images are known; {spread[at]:g} points for spreading"
+            there = f", {locality[at]:.3g} for what is there" if locality.any() else ""
             return (
                 f"{time_s[at]:.3g} s to pull {missing_mb[at]:.4g} MB behind {queue_mb[at]:.4g} MB: "
-                f"{speed[at]:.3g} points, {spread[at]:.3g} for spreading"
+                f"{speed[at]:.3g} points, {spread[at]:.3g} for spreading{there}"
             )
 
         parts = {
@@ -94,4 +116,6 @@ class InfrastructureAware(Strategy):
             "missing_mb": missing_mb,
             "queue_mb": queue_mb,
         }
+        if self.w_images or self.w_layers:
+            parts["locality"] = locality
         return Scores(candidates, total, best(total, self.better), why, parts)

@@ -11,43 +11,65 @@ import numpy as np
 from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.delays import slowest_where_unknown_mbps
+
+DISK = "ephemeral-storage"
+# Of its full power; the rest grows with the use of its CPU (Fan, Weber, Barroso, "Power
+# Provisioning for a Warehouse-sized Computer", Section 3).
+_IDLE_POWER_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Kcss(Strategy):
-    """Nearness to the ideal node (TOPSIS), 0 to 1; the highest wins. The ideal node has the highest
-    value of every criterion, so that nodes are filled: the requested shares of CPU and memory
-    with the pod, and the number of pods.
+    """Nearness to the ideal node (TOPSIS), 0 to 1; the highest wins. The criteria are KCSS' six, of
+    equal weight. The ideal node has the most in use, so that nodes are filled (DACS, Section 7.2):
+    the requested shares of CPU, memory and disk with the pod, and the number of pods. And it has
+    the least of what costs: its power, and the time to send the pod's images to it.
 
-    Decided here: the criteria have equal weights. Of the paper's six, disk use and power are left
-    out because nothing measures them, and the time to send the image because it is equal on equal
-    links. Shares include the pod's own requests, which makes a small node fuller than a large one
-    from the first pod on.
+    Decided here: disk is the ephemeral storage. Shares include the pod's own requests, which makes
+    a small node fuller than a large one from the first pod on. Nothing measures power, so it is
+    estimated in units of a core's full power: half of that for each core, and half for each core
+    in use. Images take the MB of the layers that the node neither has nor has queued, over the
+    bandwidth from the registry.
 
-    Needs nothing measured. The score of a node without CPU or memory is unknown, and it is chosen
-    only if all scores are.
+    Unknown: the score of a node without CPU or memory is unknown, and it is chosen only if all
+    scores are. A node without figures for its disk counts as the emptiest. A node of unknown
+    bandwidth from the registry counts as the slowest known one. If no candidate's disk, or none of
+    the pod's images is known, that criterion is equal for all.
     """
 
     name = "kcss"
     better = "higher"
     paper = "DACS, Sections 3.2 and 7.2 (KCSS)"
-    needs = ()
+    needs = ("bandwidth_mbps",)
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """TOPSIS over the three criteria for every candidate."""
+        """TOPSIS over the six criteria for every candidate."""
+        cpu, memory, disk = (
+            _used_share(view, pod, resource, candidates) for resource in (CPU, MEMORY, DISK)
+        )
+        cores = view.table.allocatable(CPU)[candidates] / 1000
+        missing_mb = np.nan_to_num(view.images.missing_mb(view.table, pod)[candidates])
+        registry_mbps = slowest_where_unknown_mbps(view.registry_mbps()[candidates])
         parts = {
-            "cpu_used_share": _used_share(view, pod, CPU, candidates),
-            "memory_used_share": _used_share(view, pod, MEMORY, candidates),
+            "cpu_used_share": cpu,
+            "memory_used_share": memory,
+            "disk_used_share": np.nan_to_num(disk, nan=np.nanmin(np.append(disk, 1.0))),
             "pods": view.requested_of(PODS)[candidates].astype(np.float64),
+            "power_cores": cores * (_IDLE_POWER_SHARE + (1 - _IDLE_POWER_SHARE) * cpu),
+            "image_s": missing_mb * 8 / registry_mbps,
         }
-        total = nearness_to_ideal(np.array(list(parts.values())))
+        costs = ("power_cores", "image_s")
+        total = nearness_to_ideal(
+            np.array([-part if name in costs else part for name, part in parts.items()])
+        )
 
         def why(at: int) -> str:
             if np.isnan(total[at]):
                 return "no candidate's capacity is known"
             return (
-                f"with the pod {parts['cpu_used_share'][at]:.0%} of its CPU and "
-                f"{parts['memory_used_share'][at]:.0%} of its memory in use"
+                f"with the pod {cpu[at]:.0%} of its CPU and {memory[at]:.0%} of its memory in use, "
+                f"{parts['image_s'][at]:.3g} s for its images"
             )
 
         return Scores(candidates, total, best(total, self.better), why, parts)
@@ -57,8 +79,8 @@ def nearness_to_ideal(criteria: Floats) -> Floats:
     """TOPSIS with equal weights: distance to the worst over the sum of the distances to worst and
     best, each criterion divided by its Euclidean norm.
 
-    criteria: shape (m, n), higher is better, NaN if unknown. Returns shape (n,), 0 to 1; 1 for all
-    nodes if all are equal, NaN for a node with an unknown criterion.
+    criteria: shape (m, n), higher is better (a cost is negative), NaN if unknown. Returns shape
+    (n,), 0 to 1; 1 for all nodes if all are equal, NaN for a node with an unknown criterion.
     """
     known = ~np.isnan(criteria).any(axis=0)
     nearness = np.full(criteria.shape[1], np.nan)
@@ -74,6 +96,8 @@ def nearness_to_ideal(criteria: Floats) -> Floats:
 
 
 def _used_share(view: ClusterView, pod: Pod, resource: str, candidates: Ints) -> Floats:
+    """Of the requests with the pod, at most 1, shape (len(candidates),); NaN where a node has none
+    of the resource."""
     capacity = view.table.allocatable(resource)[candidates].astype(np.float64)
     capacity[capacity == 0] = np.nan
     wanted = view.requested_of(resource)[candidates] + pod.requests.get(resource, 0)

@@ -9,9 +9,13 @@ import numpy as np
 
 from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
-from leadline_controller.framework.options import choice
 from leadline_controller.framework.view import ClusterView, Ints
-from leadline_controller.strategies.shared.capacity import free_share, least_requested, whole_points
+from leadline_controller.strategies.shared.capacity import free_share
+from leadline_controller.strategies.shared.spreading import (
+    rounding_option,
+    spread_option,
+    spread_points,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,8 @@ class KubeDefault(Strategy):
     and it is chosen only if all scores are.
 
     rounding=whole rounds down to whole points, as kube-scheduler does, so that nodes that are
-    almost equally empty tie; Eq. 1 does not round.
+    almost equally empty tie; Eq. 1 does not round. spread=selector-spread adds kube-scheduler's
+    SelectorSpread, 0 to 10 whole points: the fewer of the service's replicas a node has, the more.
     """
 
     name = "kube-default"
@@ -32,15 +37,14 @@ class KubeDefault(Strategy):
     paper = "DACS, Eq. 1-2 (kube-scheduler)"
     needs = ()
 
-    rounding: str = choice("exact", "whole", help="points as they are, or rounded down")
+    rounding: str = rounding_option()
+    spread: str = spread_option()
 
-    def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Eq. 1 with Eq. 2 for every candidate."""
         cpu_share = free_share(view, CPU, candidates)
         memory_share = free_share(view, MEMORY, candidates)
-        total = least_requested(view, candidates)
-        if self.rounding == "whole":
-            total = whole_points(total)
+        total = spread_points(view, pod, candidates, self.rounding, self.spread)
 
         def why(at: int) -> str:
             if np.isnan(total[at]):

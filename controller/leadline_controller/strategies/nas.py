@@ -1,4 +1,4 @@
-"""nas: network-aware scheduling, the preferred node and then its nearest neighbour.
+"""nas: network-aware scheduling, the preferred nodes and then those nearest to them.
 
 Santos et al., "Resource Provisioning in Fog Computing: From Theory to Practice", as the DACS
 paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Sections
@@ -17,14 +17,17 @@ from leadline_controller.strategies.shared.delays import (
     unknown_rtt_option,
 )
 
+PREFERRED_LABEL = "leadline.dev/preferred-node"
+
 
 @dataclass(frozen=True, slots=True)
 class Nas(Strategy):
-    """The shortest round trip to the pod's preferred node (PN) wins; that of the PN itself is 0. So
-    pods go to the PN while it has enough resources, then to the node nearest to it.
+    """The shortest round trip to a preferred node (PN) wins; that of a PN itself is 0. So pods go
+    to the PNs while they have enough resources, then to the nodes nearest to one.
 
-    Decided here: the paper designates PNs by hand; here it is the pod's `leadline.dev/user-node`.
-    The filters decide what is enough. Without a PN all nodes tie.
+    Designated as PNs are the nodes with the label `leadline.dev/preferred-node: "true"`. Decided
+    here: if there is none, the PN is the pod's `leadline.dev/user-node`. The filters decide what is
+    enough. Without a PN all nodes tie.
 
     Unknown, never zero: a round trip that was not measured counts as the longest one measured in
     the cluster, or as `unknown_rtt` if there is none.
@@ -38,20 +41,31 @@ class Nas(Strategy):
     unknown_rtt_ms: float = unknown_rtt_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """Round trip to the preferred node for every candidate, ms."""
-        preferred = pod.annotations.user_node
-        if preferred is None:
-            total = np.full(candidates.size, np.nan)
-        else:
-            rtt_ms = view.links.rtt_ms_from(view.table.index[preferred])
-            rtt_ms[view.table.index[preferred]] = 0.0
-            total = longest_where_unknown_ms(rtt_ms, view.links, self.unknown_rtt_ms)[candidates]
+        """Round trip to the nearest preferred node for every candidate, ms."""
+        preferred = _preferred(view, pod)
+        total = np.full(candidates.size, np.nan)
+        for node in preferred:
+            rtt_ms = view.links.rtt_ms_from(int(node))
+            rtt_ms[node] = 0.0
+            rtt_ms = longest_where_unknown_ms(rtt_ms, view.links, self.unknown_rtt_ms)
+            total = np.fmin(total, rtt_ms[candidates])
 
         def why(at: int) -> str:
-            if preferred is None:
-                return "the pod prefers no node"
-            if view.table.names[candidates[at]] == preferred:
-                return f"{preferred} is the preferred node"
-            return f"nearest to the preferred node {preferred}: {total[at]:g} ms"
+            if not preferred.size:
+                return "no node is preferred"
+            if candidates[at] in preferred:
+                return f"{view.table.names[candidates[at]]} is a preferred node"
+            return f"{total[at]:g} ms from the nearest preferred node"
 
         return Scores(candidates, total, best(total, self.better), why)
+
+
+def _preferred(view: ClusterView, pod: Pod) -> Ints:
+    """Indexes of the designated nodes, else of the user's node."""
+    designated = view.table.mask(
+        PREFERRED_LABEL, lambda node: node.labels.get(PREFERRED_LABEL) == "true"
+    )
+    user_node = pod.annotations.user_node
+    if designated.any() or user_node is None:
+        return np.flatnonzero(designated)
+    return np.array([view.table.index[user_node]])

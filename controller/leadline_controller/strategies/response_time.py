@@ -83,7 +83,7 @@ class ResponseTime(Strategy):
         prediction_ms: Floats = sum(parts.values(), np.zeros(candidates.size))
         replicas = np.zeros(candidates.size, dtype=np.int64)
         if wanted := service_of(pod):
-            replicas = replicas_per_node(view, wanted, terminating=False)[candidates]
+            replicas = replicas_per_node(view, wanted)[candidates]
 
         def why(at: int) -> str:
             terms = ", ".join(f"{part[:-3]} {column[at]:.1f}" for part, column in parts.items())

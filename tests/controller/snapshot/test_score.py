@@ -37,7 +37,7 @@ def test_the_document_has_the_promised_fields() -> None:
     result = place("kube-default", document([SMALL, {**LARGE, "ready": False}], ["p1", "p2"]))
     assert result == {
         "strategy": "kube-default",
-        "options": {"rounding": "exact"},
+        "options": {"rounding": "exact", "spread": "least-requested"},
         "better": "higher",
         "decisions": [
             {

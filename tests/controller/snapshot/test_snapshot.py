@@ -78,6 +78,15 @@ def test_reads_the_file_of_the_interfaces() -> None:
     assert (n2.unschedulable, n2.ready, n2.tier, n2.bandwidth_mbps) == (True, True, "", None)
 
 
+def test_nodes_are_in_the_order_of_their_names_with_what_the_file_says_of_each() -> None:
+    document = whole()
+    document["nodes"].reverse()
+    snapshot, given = read_snapshot(document), read_snapshot(whole())
+    assert snapshot.view.table.names == given.view.table.names == ("n1", "n2")
+    for name in ("requested", "metrics"):
+        assert repr(getattr(snapshot.view, name)) == repr(getattr(given.view, name))
+
+
 def test_a_missing_value_is_unknown_and_not_zero() -> None:
     view = read_snapshot(whole()).view
     for column in (

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from leadline_controller.framework.cycle import Scores
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod, Taint
 from leadline_controller.framework.options import build
 from leadline_controller.strategies.dacs import (
     Dacs,
@@ -212,3 +212,13 @@ def test_the_reason_shows_the_terms_of_the_delay() -> None:
     assert near.why(1) == (
         "0.535 s average delay (processing 1.020, network 0.050), the roomiest of 2 near-best nodes"
     )
+
+
+def test_a_lone_worker_has_no_deviation() -> None:
+    # Eq. 12 has no other worker to look at. The master is 40 ms away: half of that is left.
+    taint = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
+    nodes = [node("master", taints=(taint,)), node("n1", bandwidth_mbps=8.0)]
+    cluster = view(nodes, links=[Link("master", "n1", 40.0)])
+    wanted = pod(annotations={"user-node": "master", "data-mb": "1"})
+    scores = Dacs().score(cluster, wanted, np.array([1]))
+    assert scores.parts["network_s"].tolist() == pytest.approx([1.0 + 0.02])

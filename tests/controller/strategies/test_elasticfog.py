@@ -1,6 +1,7 @@
 """ElasticFog with numbers worked by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,6 +53,26 @@ def test_pods_of_another_service_do_not_count() -> None:
     cluster = view(NODES, metrics=METRICS, assigned_pods=with_replicas(2, 1, 1))
     scores = ElasticFog().score(cluster, pod(labels={"app": "other"}), np.arange(3))
     assert scores.parts["replicas"].tolist() == [0.0, 0.0, 0.0]
+    assert scores.finalists.tolist() == [0]
+
+
+def terminating(pods: list[Pod]) -> list[Pod]:
+    return [replace(each, terminating=True) for each in pods]
+
+
+def test_a_node_with_the_traffic_is_not_refused_during_a_rollout() -> None:
+    nodes = [node("n1"), node("n2")]
+    busy = {"packets_received_per_s": [90.0, 10.0], "packets_sent_per_s": [90.0, 10.0]}
+    # The replica on n1, which has 90 % of the traffic, is being deleted; this is its successor.
+    cluster = view(nodes, metrics=busy, assigned_pods=terminating(with_replicas(1)))
+    scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(2))
+    assert scores.parts["replicas"].tolist() == [0.0, 0.0]
+    assert scores.finalists.tolist() == [0]
+    # Of ten replicas, those on n1 are being deleted.
+    old = with_replicas(9, 1)
+    cluster = view(nodes, metrics=busy, assigned_pods=[*terminating(old[:9]), old[9]])
+    scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(2))
+    assert scores.total.tolist() == pytest.approx([1.8, -0.8])
     assert scores.finalists.tolist() == [0]
 
 

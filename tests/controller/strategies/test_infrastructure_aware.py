@@ -87,6 +87,26 @@ def test_spreading_is_added() -> None:
     assert scores.finalists.tolist() == [2]
 
 
+def test_what_is_there_counts_where_it_has_a_weight() -> None:
+    # slow has the base: 60 of 100 MB, and no whole image.
+    plain = score(cluster())
+    assert "locality" not in plain.parts
+    layers = score(cluster(), w_layers=5, w_images=7)
+    assert layers.parts["locality"].tolist() == pytest.approx([0.0, 3.0, 0.0])
+    assert (layers.total - plain.total).tolist() == pytest.approx([0.0, 3.0, 0.0])
+    assert layers.why(1).endswith("0 points, 10 for spreading, 3 for what is there")
+    whole = replace(cluster(), images=ImageTable.of([Image("app:1", (Layer("base", 60.0),))]))
+    assert score(whole, w_layers=5, w_images=7).parts["locality"].tolist() == [0.0, 12.0, 0.0]
+
+
+def test_selector_spread_is_added_in_whole_points() -> None:
+    pod = replace(POD, labels={"app": "a"})
+    crowded = cluster().with_placement(pod, 2, charge={CPU: 1000, MEMORY: 2 * GIB})
+    scores = score(crowded, replace(pod, name="q"), spread="selector-spread", rounding="whole")
+    # none: a quarter asked for, 7.5 points, rounded down; the service's only replica is there.
+    assert scores.parts["spread"].tolist() == [20.0, 20.0, 7.0]
+
+
 def test_an_unknown_bandwidth_counts_as_the_slowest_known() -> None:
     times_s = time_to_instantiate_s(np.array([10.0, 10.0, 10.0]), np.array([NAN, 8.0, 80.0]))
     assert times_s.tolist() == [10.0, 10.0, 1.0]

@@ -41,3 +41,19 @@ def test_a_node_without_a_resource_has_no_score(lacking: dict[str, Any]) -> None
 def test_equal_nodes_are_all_finalists() -> None:
     scores = KubeDefault().score(view([node("a"), node("b")]), pod(), np.arange(2))
     assert scores.finalists.tolist() == [0, 1]
+
+
+def test_selector_spread_prefers_nodes_with_fewer_of_the_service() -> None:
+    cluster = view([node("a"), node("b"), node("c")], requested={CPU: [0, 0, 400]})
+    one = pod("one", labels={"app": "x"})
+    for at in (0, 0, 0, 1):
+        cluster = cluster.with_placement(one, at, charge={})
+    another = pod("another", labels={"app": "x"})
+    spread = KubeDefault(rounding="whole", spread="selector-spread")
+    # LeastRequested 10, 10, 9.5 rounded down; SelectorSpread 0, 10 * 2/3 rounded down, 10.
+    assert spread.score(cluster, another, np.arange(3)).total.tolist() == [10.0, 16.0, 19.0]
+    # Only the candidates count: of b and c, b has the most.
+    assert spread.score(cluster, another, np.array([1, 2])).total.tolist() == [10.0, 19.0]
+    # Of another service, or without labels, all are equal.
+    for other in (pod("other", labels={"app": "y"}), pod("bare", labels={})):
+        assert spread.score(cluster, other, np.arange(3)).total.tolist() == [20.0, 20.0, 19.0]

@@ -36,7 +36,7 @@ def run(
     pods: Sequence[Pod],
     running: Sequence[tuple[Pod, str]] = (),
     nodes: Sequence[Node] = NODES,
-    **options: float,
+    **options: Any,
 ) -> tuple[dict[str, str | None], list[tuple[str, str, str]], BatchPlan, list[Decision]]:
     """Node of each pod, (pod, from, to) of each move."""
     cluster: ClusterView = view(nodes)
@@ -93,7 +93,8 @@ def test_the_three_kinds_of_migration() -> None:
     idle = asks("idle", 2, 3, annotations={"qos-edge-ratio": "0"})
     web = [asks(f"web-{i}", 1, 1, "web") for i in range(2)]
     running = [(web[0], "e1"), (web[1], "far"), (idle, "e2")]
-    placed, moves, plan, _ = run([asks("cam", 1, 4)], running)
+    assert run([asks("cam", 1, 4)], running)[0] == {"cam": "far"}, "no node has room for it"
+    placed, moves, plan, _ = run([asks("cam", 1, 4)], running, room="capacity")
     assert placed == {"cam": "e2"}
     assert moves == [("idle", "e2", "far"), ("web-1", "far", "e1")]
     assert plan.moves[0].room_for
@@ -106,6 +107,35 @@ def test_without_suggestions_and_with_no_migrations_allowed_nothing_moves() -> N
     assert run([], running, suggest=0)[1] == []
     assert run([], running, m_c2e=0, m_er=0)[1] == []
     assert run([], running)[1] == [("web", "far", "e1")]
+
+
+def test_the_last_running_replica_of_a_service_stays_if_told_so() -> None:
+    alone = [(asks("web", 1, 1), "far")]
+    assert run([], alone)[1] == [("web", "far", "e1")]
+    assert run([], alone, last_replica="stays")[1] == []
+    both = [(asks(f"web-{i}", 1, 1, "web"), "far") for i in range(2)]
+    assert len(run([], both)[1]) == 2
+    assert len(run([], both, last_replica="stays")[1]) == 1
+    # Two that are apart could be together; the only one of a service does not move for that.
+    apart = [(asks("x", 1, 1), "e1"), (asks("y", 1, 1), "e2")]
+    assert len(run([], apart)[1]) == 1
+    assert run([], apart, last_replica="stays")[1] == []
+    assert run([asks("new", 1, 1)], last_replica="stays")[0] == {"new": "e1"}
+
+
+def test_the_programs_qos_spreads_over_services_what_the_papers_gives_to_one() -> None:
+    # Room for two of four. F pays for a share that reaches its target; below it, F is linear and
+    # indifferent, and the program's square root prefers one pod of each service.
+    only = (node("e", cores=4, gib=4, tier="edge"), FAR)
+    pods = [asks(f"{app}{i}", 1, 2, app) for app in "xy" for i in range(2)]
+    placed = run(pods, nodes=only, suggest=0)[0]
+    assert placed in (
+        {"x0": "e", "x1": "e", "y0": "far", "y1": "far"},
+        {"x0": "far", "x1": "far", "y0": "e", "y1": "e"},
+    )
+    # 0.99 for one service is more than 0.8 * sqrt(1/2) = 0.57, and less than twice that.
+    placed = run(pods, nodes=only, suggest=0, qos="program")[0]
+    assert placed in ({"x0": "e", "y0": "e", "x1": "far", "y1": "far"},)
 
 
 def test_no_pod_is_migrated_for_a_pod_that_then_finds_no_node() -> None:
@@ -125,7 +155,8 @@ def test_no_pod_is_migrated_for_a_pod_that_then_finds_no_node() -> None:
     def allowed(pod_: Pod) -> Bools:
         return np.array(mine.get(pod_.name, [True] * 3))
 
-    assert KubeDsm(m_er=0).plan(cluster, [], running, allowed).moves == ()
+    for room in ("free", "capacity"):
+        assert KubeDsm(m_er=0, room=room).plan(cluster, [], running, allowed).moves == ()
 
 
 def test_a_pod_moves_to_the_edge_only_if_it_passes_the_filters() -> None:
@@ -183,22 +214,24 @@ def test_an_edge_only_cluster_and_one_without_an_edge() -> None:
     assert run([], nodes=(E1,))[0] == {}
 
 
-@given(case=cases(), seed=st.integers(0, 1000))
-def test_whatever_the_cluster_every_step_passes_the_filters(case: Case, seed: int) -> None:
-    random = Random(seed)
+@given(case=cases(), seed=st.integers(0, 1000), room=st.sampled_from(["free", "capacity"]))
+def test_whatever_the_cluster_every_step_passes_the_filters(
+    case: Case, seed: int, room: str
+) -> None:
+    random, strategy = Random(seed), KubeDsm(room=room)
     cluster, running = case.cluster, []
     nodes = [replace(n, tier=random.choice(["edge", "cloud", ""])) for n in cluster.nodes]
     cluster = replace(cluster, table=NodeTable(nodes))
     for number in range(4):  # pods like the wanted one that run somewhere already
         one = replace(case.wanted, name=f"old-{number}", labels={"app": f"{number % 2}"})
-        decision = decide(cluster, one, FILTERS, KubeDsm(), random)
+        decision = decide(cluster, one, FILTERS, strategy, random)
         if decision.node is not None:
             at = cluster.table.index[decision.node]
             cluster = cluster.with_placement(one, at, volumes=decision.volumes())
             running.append((one, at))
     pods = [replace(case.wanted, name=f"new-{number}") for number in range(3)]
     before = fingerprint(cluster)
-    decisions, plan, after = decide_batch(cluster, pods, running, FILTERS, KubeDsm(), Random(seed))
+    decisions, plan, after = decide_batch(cluster, pods, running, FILTERS, strategy, Random(seed))
     assert fingerprint(cluster) == before
     assert [decision.pod for decision in decisions] == pods
     assert all(decision.node not in decision.rejected() for decision in decisions)

@@ -14,7 +14,7 @@ from leadline_controller.framework.model import CPU, MEMORY, Image, Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
-from leadline_controller.strategies.locality import locality_points, scaled_mb
+from leadline_controller.strategies.shared.locality import share_points, threshold_points
 
 from tests.controller.builders import GIB, node, view
 
@@ -30,38 +30,73 @@ def cluster(*, busy: int = 0) -> ClusterView:
     return replace(view(nodes, requested=requested), images=images)
 
 
-def score(name: str, view: ClusterView, pod: Pod = POD, **options: float) -> Scores:
+def score(name: str, view: ClusterView, pod: Pod = POD, **options: object) -> Scores:
     strategy: Strategy = build(STRATEGIES[name], options)
     return strategy.score(view, pod, np.arange(len(view)))
 
 
-def test_points_follow_kube_schedulers_thresholds() -> None:
-    sizes_mb = np.array([0.0, 23.0, 120.0, 121.0, 511.5, 999.0, 1000.0, 5000.0])
-    assert locality_points(sizes_mb, 1).tolist() == [0, 0, 0, 1, 5, 9, 10, 10]
+def test_the_thresholds_are_kube_schedulers() -> None:
+    sizes_mb = [0.0, 23.0, 120.0, 121.0, 511.5, 999.0, 1000.0, 5000.0]
+    everywhere = np.array([True])
+    points = [threshold_points([(size, everywhere)], 1, 1)[0] for size in sizes_mb]
+    assert points == [0, 0, 0, 1, 5, 9, 10, 10]
     # Two containers: from 23 to 2000 MB, and 1011.5 is half way.
-    assert locality_points(np.array([1011.4, 1011.5]), 2).tolist() == [4, 5]
+    assert threshold_points([(1011.4, everywhere)], 1, 2).tolist() == [4]
+    assert threshold_points([(1011.5, everywhere)], 1, 2).tolist() == [5]
 
 
-def test_images_that_few_nodes_have_count_less() -> None:
-    held = np.array([True, False, False, True])
-    assert scaled_mb(300.0, held).tolist() == [150.0, 0.0, 0.0, 150.0]
+def test_the_share_is_in_whole_points_of_a_hundred() -> None:
+    pieces = [(2.0, np.array([True, True, False])), (1.0, np.array([True, False, True]))]
+    assert share_points(pieces, 3).tolist() == [100.0, 66.0, 33.0]
+    assert share_points([], 3).tolist() == [0.0, 0.0, 0.0]
+    assert share_points([(0.0, np.array([True, False]))], 2).tolist() == [0.0, 0.0]
 
 
-def test_only_whole_images_count_for_image_locality() -> None:
-    # 600 MB on 2 of 4 nodes: 300 MB, (300 - 23) / 977 of 10 points = 2.8.
+def test_image_locality_counts_whole_images_only() -> None:
     scores = score("image-locality", cluster())
+    assert scores.parts["locality"].tolist() == [0.0, 0.0, 100.0, 100.0]
+    assert scores.total.tolist() == [10.0, 10.0, 20.0, 20.0]
+    assert scores.finalists.tolist() == [2, 3]
+    assert scores.why(2) == "600 MB of its layers are there: 100 points of 100, 10 for spreading"
+
+
+def test_layer_locality_counts_the_share_of_the_bytes() -> None:
+    # The base is 400 of 600 MB: 66.7 of 100 points, rounded down.
+    scores = score("layer-locality", cluster())
+    assert scores.parts["locality"].tolist() == [0.0, 66.0, 100.0, 100.0]
+    assert scores.parts["cached_mb"].tolist() == [0.0, 400.0, 600.0, 600.0]
+    assert scores.total.tolist() == pytest.approx([10.0, 16.6, 20.0, 20.0])
+
+
+def test_a_small_layer_moves_the_share_but_not_the_old_points() -> None:
+    small = Layer("base", 30.0), Layer("own", 70.0)
+    view = replace(cluster(), images=ImageTable.of([Image("app:1", small)]))
+    assert score("layer-locality", view).parts["locality"].tolist() == [0.0, 30.0, 100.0, 100.0]
+    old = score("layer-locality", view, points="thresholds")
+    assert old.parts["locality"].tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_image_locality_by_the_old_thresholds() -> None:
+    # 600 MB on 2 of 4 nodes: 300 MB, (300 - 23) / 977 of 10 points = 2.8.
+    scores = score("image-locality", cluster(), points="thresholds")
     assert scores.parts["locality"].tolist() == [0.0, 0.0, 2.0, 2.0]
     assert scores.total.tolist() == [10.0, 10.0, 12.0, 12.0]
-    assert scores.finalists.tolist() == [2, 3]
-    assert scores.why(2) == "600 MB of its layers are there: 2 points, 10 for spreading"
+    assert scores.why(2) == "600 MB of its layers are there: 2 points of 10, 10 for spreading"
 
 
-def test_every_layer_counts_for_layer_locality() -> None:
+def test_layer_locality_by_the_old_thresholds() -> None:
     # base: 400 * 3 / 4 = 300 MB; own: 200 * 2 / 4 = 100 MB. 277 and 377 of 977: 2.8 and 3.9.
-    scores = score("layer-locality", cluster())
+    scores = score("layer-locality", cluster(), points="thresholds")
     assert scores.parts["locality"].tolist() == [0.0, 2.0, 3.0, 3.0]
-    assert scores.parts["cached_mb"].tolist() == [0.0, 400.0, 600.0, 600.0]
     assert scores.total.tolist() == [10.0, 12.0, 13.0, 13.0]
+
+
+def test_selector_spread_is_added_in_whole_points() -> None:
+    crowded = cluster(busy=5).with_placement(replace(POD, labels={"app": "a"}), 2, charge={})
+    pod = replace(POD, name="q", labels={"app": "a"})
+    scores = score("layer-locality", crowded, pod, spread="selector-spread", rounding="whole")
+    # LeastRequested 10, 10, 10, 5; SelectorSpread 10, 10, 0, 10.
+    assert scores.parts["spread"].tolist() == [20.0, 20.0, 10.0, 15.0]
 
 
 @pytest.mark.parametrize("name", ["image-locality", "layer-locality"])
@@ -70,8 +105,9 @@ def test_spreading_outweighs_locality_on_a_busy_node(name: str) -> None:
     scores = score(name, cluster(busy=5))
     assert scores.parts["spread"].tolist() == pytest.approx([10.0, 10.0, 10.0, 5.0])
     assert scores.finalists.tolist() == [2]
-    # With five times the weight the two points that n3 has for its layers are ten.
-    assert score(name, cluster(busy=5), w=50.0).total[3] > 10.0
+    # n3 has the whole image, w points, and the empty node n0 has 5 more for spreading.
+    assert score(name, cluster(busy=5), w=4.0).total[3] < 10.0
+    assert score(name, cluster(busy=5), w=6.0).total[3] > 10.0
 
 
 @pytest.mark.parametrize("name", ["image-locality", "layer-locality"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from leadline_controller.framework.model import Link
 from leadline_controller.framework.options import build
-from leadline_controller.strategies.nas import Nas
+from leadline_controller.strategies.nas import PREFERRED_LABEL, Nas
 
 from tests.controller.builders import node, pod, view
 
@@ -26,7 +26,7 @@ def test_the_preferred_node_and_then_the_nearest_to_it(
     assert scores.total.tolist() == total
     at = int(preferred[1]) - 1
     assert scores.finalists.tolist() == [at]
-    assert scores.why(at) == f"{preferred} is the preferred node"
+    assert scores.why(at) == f"{preferred} is a preferred node"
     others = np.array([i for i in range(3) if i != at])  # it can no longer serve pods
     scores = Nas().score(cluster, wanted, others)
     assert others[scores.finalists].tolist() == [nearest]
@@ -35,14 +35,32 @@ def test_the_preferred_node_and_then_the_nearest_to_it(
 def test_the_reason_shows_the_distance() -> None:
     wanted = pod(annotations={"user-node": "n1"})
     scores = Nas().score(view(NODES, links=LINKS), wanted, np.array([1]))
-    assert scores.why(0) == "nearest to the preferred node n1: 50 ms"
+    assert scores.why(0) == "50 ms from the nearest preferred node"
+
+
+def test_designated_nodes_go_before_the_users_and_the_nearest_of_them_counts() -> None:
+    designated = {PREFERRED_LABEL: "true"}
+    nodes = [
+        node("n1", labels=designated),
+        node("n2"),
+        node("n3", labels=designated),
+        node("n4", labels={PREFERRED_LABEL: "false"}),
+    ]
+    links = [*LINKS, Link("n1", "n4", 5.0), Link("n3", "n4", 70.0), Link("n2", "n4", 1.0)]
+    cluster = view(nodes, links=links)
+    scores = Nas().score(cluster, pod(annotations={"user-node": "n2"}), np.arange(4))
+    assert scores.total.tolist() == [0, 10, 0, 5]
+    assert scores.finalists.tolist() == [0, 2]
+    assert scores.why(2) == "n3 is a preferred node"
+    rest = Nas().score(cluster, pod(), np.array([1, 3]))  # the preferred nodes are full
+    assert rest.finalists.tolist() == [1]
 
 
 def test_without_a_preferred_node_all_nodes_tie() -> None:
     scores = Nas().score(view(NODES, links=LINKS), pod(), np.arange(3))
     assert np.isnan(scores.total).all()
     assert scores.finalists.tolist() == [0, 1, 2]
-    assert scores.why(0) == "the pod prefers no node"
+    assert scores.why(0) == "no node is preferred"
 
 
 def test_an_unmeasured_round_trip_counts_as_the_longest_measured() -> None:

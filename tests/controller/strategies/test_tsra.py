@@ -1,11 +1,13 @@
 """TSRA with numbers worked by hand."""
 
 import math
+from collections.abc import Sequence
+from random import Random
 
 import numpy as np
 import pytest
 from leadline_controller.framework.cycle import Scores
-from leadline_controller.framework.model import CPU
+from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.strategies.tsra import Tsra
 
@@ -56,6 +58,95 @@ def test_says_whether_the_deadline_is_met(deadline: str, told: str) -> None:
     # n2: 0.5 s of execution and 2 s of sending.
     assert scores.finalists.tolist() == [1]
     assert scores.why(1).endswith(f", {told} its deadline of {deadline} s")
+
+
+def task(deadline_s: float | None, user_node: str = "", cpu: str = "100m") -> Pod:
+    annotations = {"data-mb": "1", "bandwidth-mbps": "16"}
+    if deadline_s is not None:
+        annotations["deadline-s"] = f"{deadline_s}"
+    if user_node:
+        annotations["user-node"] = user_node
+    return pod(requests={"cpu": cpu}, annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "cpu", "charged"),
+    [
+        (2.0, "100m", 667),  # 0.5 s for the data, 1.5 for a MB
+        (2.0, "900m", 900),  # the request is more
+        (1.0, "100m", 2000),
+        (0.75, "100m", 4000),
+        (0.7, "100m", 100),  # more than the node has: late in any case
+        (0.5, "100m", 100),
+        (None, "100m", 100),
+    ],
+)
+def test_a_pod_is_charged_the_cores_that_meet_its_deadline(
+    deadline_s: float | None, cpu: str, charged: int
+) -> None:
+    assert Tsra().charge(view([node("n", cores=4)]), task(deadline_s, cpu=cpu), 0)[CPU] == charged
+
+
+def test_a_deadline_sends_the_next_task_elsewhere() -> None:
+    start = view([node("big", cores=4), node("small", cores=3)])
+    for deadline_s, second in ((0.8, 1), (None, 0)):
+        first = task(deadline_s)
+        cluster = start.with_placement(first, 0, Tsra().charge(start, first, 0))
+        assert Tsra().score(cluster, task(1.0), np.arange(2)).finalists.tolist() == [second]
+
+
+def place_all(tasks: Sequence[Pod], cores: Sequence[float], *, is_charged: bool) -> list[int]:
+    """The node of each task, -1 without one, one decision after the other."""
+    cluster = view([node(f"n{at}", cores=each) for at, each in enumerate(cores)])
+    nodes = []
+    for each in tasks:
+        candidates = np.flatnonzero(cluster.free(CPU) >= each.requests[CPU])
+        if not candidates.size:
+            nodes.append(-1)
+            continue
+        scores = Tsra().score(cluster, each, candidates)
+        chosen = int(candidates[scores.finalists[0]])
+        charge = Tsra().charge(cluster, each, chosen) if is_charged else None
+        cluster = cluster.with_placement(each, chosen, charge)
+        nodes.append(chosen)
+    return nodes
+
+
+def in_time(tasks: Sequence[Pod], cores: Sequence[float], nodes: Sequence[int]) -> int:
+    """How many tasks meet their deadline if those on a node share its cores evenly: in steps of a
+    hundredth of a second."""
+    left = [each.annotations.data_mb or 0.0 for each in tasks]
+    met, step_s = 0, 0.01
+    starts_s = [
+        0.0 if each.annotations.user_node == f"n{at}" else 0.5
+        for each, at in zip(tasks, nodes, strict=True)
+    ]
+    for tick in range(1000):
+        now_s = tick * step_s
+        running = [
+            at
+            for at, node_at in enumerate(nodes)
+            if node_at >= 0 and left[at] > 0 and starts_s[at] <= now_s
+        ]
+        for at in running:
+            beside = sum(nodes[other] == nodes[at] for other in running)
+            left[at] -= cores[nodes[at]] / beside * step_s
+            met += left[at] <= 0 and now_s < (tasks[at].annotations.deadline_s or math.inf)
+    return met
+
+
+def test_more_tasks_meet_their_deadlines_than_if_only_requests_were_charged() -> None:
+    with_deadlines = without = 0
+    for seed in range(20):
+        draw = Random(seed)
+        cores = [draw.choice([1.0, 2.0, 4.0]) for _ in range(3)]
+        tasks = [
+            task(draw.uniform(0.6, 4), f"n{draw.randrange(3)}")
+            for _ in range(round(2 * sum(cores)))
+        ]
+        with_deadlines += in_time(tasks, cores, place_all(tasks, cores, is_charged=True))
+        without += in_time(tasks, cores, place_all(tasks, cores, is_charged=False))
+    assert with_deadlines > 1.1 * without
 
 
 def test_a_pod_without_data_has_that_of_the_option() -> None:

@@ -15,29 +15,30 @@ buildpack-deps, PHP with Apache) and add their own layers, some of them tiny. Th
 rough; two factors, one for shared and one for own layers, give both of the paper's totals exactly.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import fsum
 from random import Random
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
-import simpy
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.cycle import Strategy, assume, decide
 from leadline_controller.framework.images import ImageTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Layer, Node, Pod
-from leadline_controller.framework.view import ClusterView, NodeTable
+from leadline_controller.framework.view import NodeTable
 
 from leadline_experiments.models.cluster import view_of
-from leadline_experiments.models.network import Network, Registry
+from leadline_experiments.models.pulls import NodeStore
 
 REGISTRY_POINT = "SP"
 REGISTRY_LINK = "registry"
 REGISTRY_MBPS = 10_000.0
 SERVER_MBPS = 100.0
-EDGE_MBPS = (10.0, 60.0)
+EDGE_MBPS = (10, 60)
 EDGE_NODES = 5
 
 # Points of presence by state; CG is Campina Grande, the second one in Paraíba.
@@ -103,8 +104,13 @@ _IMAGES = {
 _MIB = 1024**2
 # kube-scheduler's defaults for a container without requests: 100m and 200 MiB.
 POD_REQUESTS = {CPU: 100, MEMORY: 200 * _MIB, PODS: 1}
-NODE_PODS = 24  # the pods that fill a node; each costs it 10 / 24 points of spreading
-NODE_ALLOCATABLE = {CPU: NODE_PODS * 100, MEMORY: NODE_PODS * 200 * _MIB, PODS: 110}
+NODE_PODS, FULL_PODS = (
+    16,
+    60,
+)  # the pods that a node takes, and those that LeastRequested calls full
+NODE_ALLOCATABLE = {CPU: FULL_PODS * 100, MEMORY: FULL_PODS * 200 * _MIB, PODS: NODE_PODS}
+# The other filters refuse nothing here.
+_FILTERS = {"NodeResourcesFit": FILTERS["NodeResourcesFit"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,7 @@ def draw_topology(random: Random) -> Topology:
         links = [_link(a, b) for a, b in pairwise(paths[point])]
         for at in range(1 + EDGE_NODES):
             name = f"{point}-{f'edge-{at}' if at else 'server'}".lower()
-            capacity_mbps[name] = random.uniform(*EDGE_MBPS) if at else SERVER_MBPS
+            capacity_mbps[name] = float(random.randint(*EDGE_MBPS)) if at else SERVER_MBPS
             routes[name] = (REGISTRY_LINK, *links, name)
     return Topology(routes, capacity_mbps)
 
@@ -145,12 +151,14 @@ def _link(a: str, b: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Replicas of one image, all scheduled at `start_s`."""
+    """Replicas of one image, all scheduled at `start_s` among the nodes of one point of
+    presence."""
 
     name: str
     image: Image
     replicas: int
     start_s: float
+    point: str
 
 
 def stand_in_images() -> tuple[Image, ...]:
@@ -171,16 +179,19 @@ def stand_in_images() -> tuple[Image, ...]:
 def draw_applications(images: tuple[Image, ...], random: Random) -> tuple[Application, ...]:
     """Section IV-C: 5 to 25 applications per image and 2 to 5 replicas per application, drawn
     uniformly and then adjusted one by one within these ranges to Table I's sums; uniform start
-    times. In order of time."""
+    times, and a point of presence of those that have room. In order of time."""
     counts = _draw_with_sum(random, len(images), IMAGES_EACH, APPLICATIONS)
     replicas = _draw_with_sum(random, APPLICATIONS, REPLICAS_EACH, REPLICAS)
     image_of_app = [
         image for image, count in zip(images, counts, strict=True) for _ in range(count)
     ]
-    drawn = [
-        Application(f"app-{i}", image, number, random.uniform(0.0, LATEST_S))
-        for i, (image, number) in enumerate(zip(image_of_app, replicas, strict=True))
-    ]
+    room = dict.fromkeys(POINTS, (1 + EDGE_NODES) * NODE_PODS)
+    drawn = []
+    for i, (image, number) in enumerate(zip(image_of_app, replicas, strict=True)):
+        point = random.choice([each for each in POINTS if room[each] >= number])
+        room[point] -= number
+        start_s = random.uniform(0.0, LATEST_S)
+        drawn.append(Application(f"app-{i}", image, number, start_s, point))
     return tuple(sorted(drawn, key=lambda application: application.start_s))
 
 
@@ -208,16 +219,91 @@ def _draw_with_sum(random: Random, count: int, between: tuple[int, int], total: 
     return drawn
 
 
+class Setup(NamedTuple):
+    """What the ablations change. by_region: whether an application goes to the nodes of its point
+    of presence only, or to any node. bandwidth_now: whether bandwidth(c) is what one more pull
+    would get at the moment, or the capacity of the node's link. pulls_at_once: of a node."""
+
+    by_region: bool = True
+    bandwidth_now: bool = True
+    pulls_at_once: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a run. provision_s: of each replica, from its scheduling until its last layer
-    has arrived. replicas, stored_mb: of each node. hits, misses: numbers of layers."""
+    """The outcome of a run.
 
+    Of each replica, in the order of their scheduling: start_s, when; provision_s, the time that its
+    node's link needs for the layers that the node lacks, if it pulls nothing else; with_waits_s,
+    the time until its last layer is there; is_new, whether no node that it could go to had its
+    image when its application came. Of each node: replicas, stored_mb. hits, misses: numbers of
+    layers.
+    """
+
+    start_s: Sequence[float]
     provision_s: Sequence[float]
+    with_waits_s: Sequence[float]
+    is_new: Sequence[bool]
     replicas: Sequence[int]
     stored_mb: Sequence[float]
     hits: int
     misses: int
+
+
+class _Group:
+    """Nodes that an application can go to: their stores, and the view after the last placement."""
+
+    def __init__(self, stores: Mapping[str, NodeStore], setup: Setup) -> None:
+        self.stores = list(stores.values())
+        self.view = view_of([Node(name, NODE_ALLOCATABLE, tier="edge") for name in stores])
+        self._bandwidth_now = setup.bandwidth_now
+
+    def advance(self, now_s: float, images: ImageTable) -> None:
+        """Let time pass, and show the layers that the nodes have and await now."""
+        for store in self.stores:
+            store.advance(now_s)
+        nodes = [
+            node
+            if len(node.image_layers) == len(store.arrived_s)  # it never loses one
+            else replace(node, image_layers=frozenset(store.arrived_s))
+            for node, store in zip(self.view.nodes, self.stores, strict=True)
+        ]
+        waiting = {at: store.waiting for at, store in enumerate(self.stores) if store.waiting}
+        queued: dict[str, frozenset[int]] = {}
+        for at, layers in waiting.items():
+            for digest in layers:
+                queued[digest] = queued.get(digest, frozenset()) | {at}
+        # A started pull counts in full.
+        queue_mb = {
+            at: fsum(layer.size_mb for layer in layers.values()) for at, layers in waiting.items()
+        }
+        mbps = [each.left_mbps if self._bandwidth_now else each.mbps for each in self.stores]
+        self.view = replace(
+            self.view,
+            table=NodeTable(nodes),
+            metrics=replace(self.view.metrics, bandwidth_mbps=np.array(mbps)),
+            placed_in_run=np.zeros_like(self.view.placed_in_run),
+            images=replace(images, queued=queued, queue_mb=queue_mb),
+        )
+
+    def place(
+        self, pod: Pod, layers: Sequence[Layer], strategy: Strategy, random: Random
+    ) -> tuple[NodeStore, float]:
+        """Place the pod and pull its layers; its node's store, and the MB to pull. Raises
+        ValueError."""
+        decision = decide(self.view, pod, _FILTERS, strategy, random)
+        if decision.node is None:
+            raise ValueError(f"{pod.key}: {decision.why}")
+        view = assume(self.view, decision, strategy)
+        at = view.table.index[decision.node]
+        store = self.stores[at]
+        missing_mb = store.pull(layers)
+        if self._bandwidth_now:
+            mbps = view.metrics.bandwidth_mbps.copy()
+            mbps[at] = store.left_mbps
+            view = replace(view, metrics=replace(view.metrics, bandwidth_mbps=mbps))
+        self.view = view
+        return store, missing_mb
 
 
 def simulate(
@@ -226,86 +312,66 @@ def simulate(
     applications: Sequence[Application],
     strategy: Strategy,
     random: Random,
+    setup: Setup = Setup(),  # noqa: B008  # it is immutable
 ) -> Outcome:
     """Run until the last replica is provisioned. applications: in order of time."""
-    run = _Run(topology, images, strategy, random)
-    run.env.process(run.arrivals(applications))
-    run.env.run()
-    stores = run.registry.stores.values()
+    stores = {
+        node: NodeStore(topology.bandwidth_mbps(node), setup.pulls_at_once)
+        for node in topology.routes
+    }
+    if setup.by_region:
+        groups = {
+            point: _Group(
+                {node: stores[node] for node in stores if node.startswith(f"{point.lower()}-")},
+                setup,
+            )
+            for point in POINTS
+        }
+    else:
+        groups = dict.fromkeys(POINTS, _Group(stores, setup))
+    catalogue = ImageTable.of(images)
+    provision_s, is_new = [], []
+    placed: list[tuple[Application, NodeStore]] = []
+    for application in applications:
+        group, layers = groups[application.point], application.image.layers
+        group.advance(application.start_s, catalogue)
+        digests = {layer.digest for layer in layers}
+        new = not any(digests <= store.arrived_s.keys() for store in group.stores)
+        for pod in _pods(application):
+            store, missing_mb = group.place(pod, layers, strategy, random)
+            provision_s.append(missing_mb * 8 / store.mbps)
+            is_new.append(new)
+            placed.append((application, store))
+    for store in stores.values():
+        store.advance()
+    ends_s = [
+        max(store.arrived_s[layer.digest] for layer in application.image.layers)
+        for application, store in placed
+    ]
+    count = Counter(store for _, store in placed)
     return Outcome(
-        provision_s=run.provision_s,
-        replicas=run.view.requested_of(PODS).tolist(),
-        stored_mb=[store.stored_mb for store in stores],
-        hits=sum(store.hits for store in stores),
-        misses=sum(store.misses for store in stores),
+        start_s=[application.start_s for application, _ in placed],
+        provision_s=provision_s,
+        with_waits_s=[
+            max(end_s - application.start_s, 0.0)
+            for end_s, (application, _) in zip(ends_s, placed, strict=True)
+        ],
+        is_new=is_new,
+        replicas=[count[store] for store in stores.values()],
+        stored_mb=[store.stored_mb for store in stores.values()],
+        hits=sum(store.hits for store in stores.values()),
+        misses=sum(store.misses for store in stores.values()),
     )
 
 
-class _Run:
-    def __init__(
-        self, topology: Topology, images: Sequence[Image], strategy: Strategy, random: Random
-    ) -> None:
-        self.env = simpy.Environment()
-        network = Network(self.env, topology.capacity_mbps, topology.routes)
-        self.registry = Registry(self.env, network, topology.routes)
-        self.provision_s: list[float] = []
-        # After the last placement; the layers of nodes are those of the placement before.
-        self.view = view_of(
-            [
-                Node(
-                    name, NODE_ALLOCATABLE, tier="edge", registry_mbps=topology.bandwidth_mbps(name)
-                )
-                for name in topology.routes
-            ]
+def _pods(application: Application) -> list[Pod]:
+    return [
+        Pod(
+            "default",
+            f"{application.name}-{i}",
+            requests=POD_REQUESTS,
+            images=(application.image.name,),
+            labels={"app": application.name},
         )
-        self._images = ImageTable.of(images)
-        self._strategy, self._random = strategy, random
-
-    def arrivals(self, applications: Sequence[Application]) -> simpy.events.ProcessGenerator:
-        for application in applications:
-            yield self.env.timeout(max(application.start_s - self.env.now, 0.0))
-            self._place(application)
-
-    def _place(self, application: Application) -> None:
-        pods = [
-            Pod(
-                "default",
-                f"{application.name}-{i}",
-                requests=POD_REQUESTS,
-                images=(application.image.name,),
-                labels={"app": application.name},
-            )
-            for i in range(application.replicas)
-        ]
-        view = self._view_now()
-        for decision, after in decide_in_turn(view, pods, FILTERS, self._strategy, self._random):
-            if decision.node is None:
-                raise ValueError(f"{decision.pod.key}: {decision.why}")
-            self.env.process(self._provision(decision.node, application.image))
-            self.view = after
-
-    def _provision(self, node: str, image: Image) -> simpy.events.ProcessGenerator:
-        started_s = self.env.now
-        yield self.registry.pull(node, image.layers)
-        self.provision_s.append(float(self.env.now - started_s))
-
-    def _view_now(self) -> ClusterView:
-        """The view with the layers that the nodes have and await now."""
-        stores = [self.registry.stores[node.name] for node in self.view.nodes]
-        nodes = [
-            node
-            if len(node.image_layers) == len(store.cached)  # it never loses one
-            else replace(node, image_layers=frozenset(store.cached))
-            for node, store in zip(self.view.nodes, stores, strict=True)
-        ]
-        queued: dict[str, frozenset[int]] = {}
-        for at, store in enumerate(stores):
-            for digest in store.pending:
-                queued[digest] = queued.get(digest, frozenset()) | {at}
-        queue_mb = {at: mb for at, store in enumerate(stores) if (mb := store.waiting_mb)}
-        return replace(
-            self.view,
-            table=NodeTable(nodes),
-            placed_in_run=np.zeros_like(self.view.placed_in_run),
-            images=replace(self._images, queued=queued, queue_mb=queue_mb),
-        )
+        for i in range(application.replicas)
+    ]

@@ -1,10 +1,27 @@
-"""The cluster view of a simulation."""
+"""The machines and the cluster view of a simulation."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from leadline_controller.framework.model import Link, Node
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Taint
 from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeMetrics, NodeTable
+
+_GIB = 1024**3
+_MOST_PODS = 110  # a kubelet's default
+
+
+def machine(
+    name: str,
+    cores: int,
+    gib: int,
+    *,
+    tier: str = "edge",
+    taints: Sequence[Taint] = (),
+    bandwidth_mbps: float | None = None,
+) -> Node:
+    """A node with these cores and GiB of memory. bandwidth_mbps: stated capacity of its link."""
+    amounts = {CPU: cores * 1000, MEMORY: gib * _GIB, PODS: _MOST_PODS}
+    return Node(name, amounts, taints=tuple(taints), tier=tier, bandwidth_mbps=bandwidth_mbps)
 
 
 def view_of(

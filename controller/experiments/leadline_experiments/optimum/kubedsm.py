@@ -117,7 +117,8 @@ def _quality(pods: Sequence[Pod], kubedsm: KubeDsm) -> Quality:
         if pod.annotations.qos_edge_ratio is not None:
             target[service] = np.fmax(target[service], pod.annotations.qos_edge_ratio)
     target = np.where(np.isnan(target), kubedsm.qos_target, target)
-    return Quality(total, target, kubedsm.a, kubedsm.b, kubedsm.gamma)
+    is_programs = kubedsm.qos == "program"
+    return Quality(total, target, kubedsm.a, kubedsm.b, kubedsm.gamma, is_programs=is_programs)
 
 
 def best(

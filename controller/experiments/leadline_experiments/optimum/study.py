@@ -5,6 +5,7 @@ A strategy places the pods as the scheduler does, one after the other or in one 
 filters. The paper's objective measures the placement.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
@@ -31,6 +32,8 @@ TABLE = "Optimum, random clusters"
 _Size = tuple[int, int]  # nodes, pods
 SIZES: Sequence[_Size] = ((5, 10), (10, 20), (20, 40))
 CLUSTERS = 6  # of each size
+SMALL_CLUSTERS = 100
+_SMALL: _Size = (4, 7)
 DELAY, QOS, PENDING = "average_delay_s", "qos", "pods_pending"
 _MIB = 1024**2
 _SERVICES = 5
@@ -119,6 +122,35 @@ def kubedsm_rows(seed: int, progress: Progress) -> Sequence[Row]:
             yield name, Gap(ours, best, pending)
 
     return _rows(names, gaps, QOS, progress)
+
+
+def kubedsm_counts(seed: int) -> Iterator[Row]:
+    """On how many small clusters one plan of KubeDSM reaches the highest quality of service of any
+    placement with any migrations (Eq. 9), and with how many moves it does."""
+    variants = {
+        "suggest=0": KubeDsm(suggest=0),
+        "room=free": KubeDsm(),
+        "room=capacity": KubeDsm(room="capacity"),
+    }
+    optimal, moves, fewest = Counter[str](), Counter[str](), Counter[str]()
+    for number in range(SMALL_CLUSTERS):
+        view, new, running = cloud_assisted(*_SMALL, seed * SMALL_CLUSTERS + number)
+        pods = [*new, *(pod for pod, _ in running)]
+        best = kubedsm.best(view, new, running, KubeDsm(), FILTERS)
+        before = {pod.key: view.table.names[node] for pod, node in running}
+        for option, strategy in variants.items():
+            placement = place(view, new, running, strategy, Random(0))
+            reached = kubedsm.quality(view, pods, KubeDsm(), placement)
+            if reached >= best.value - 1e-6:
+                moved = sum(placement[key] != node for key, node in before.items())
+                optimal[option] += 1
+                moves[option] += moved
+                fewest[option] += int(best.migrations or 0)
+    case = f"{SMALL_CLUSTERS} clusters of {_SMALL[0]} nodes, {_SMALL[1]} pods"
+    for option in variants:
+        labels = ("Optimum, small clusters", case, "kubedsm", option)
+        yield Row(*labels, "optimal", None, optimal[option], SMALL_CLUSTERS)
+        yield Row(*labels, "moves where optimal", None, moves[option], fewest[option])
 
 
 def _rows(

@@ -142,6 +142,21 @@ def draw_workers(services: Iterable[Service], random: Random, spread: float) -> 
     ]
 
 
+def scaled(
+    services: Iterable[Service], delays: float = 1.0, profiles: float = 1.0
+) -> Sequence[Service]:
+    """The services with all delays and all profiles multiplied by these factors."""
+    workers = tuple(each._replace(ping_ms=each.ping_ms * delays) for each in WORKERS)
+    return [
+        replace(
+            service,
+            workers=workers,
+            profile_ms={name: ms * profiles for name, ms in service.profile_ms.items()},
+        )
+        for service in services
+    ]
+
+
 def make_pod(service: Service, number: int) -> Pod:
     """A pod of the deployment, with threshold and profile."""
     annotations = PodAnnotations(response_time_ms=THRESHOLD_MS, profile_ms=service.profile_ms)

@@ -14,7 +14,7 @@ import numpy as np
 from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Move, Running
 from leadline_controller.framework.cycle import Scores, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
-from leadline_controller.framework.options import OptionError, option
+from leadline_controller.framework.options import OptionError, choice, option
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.kubedsm.decision import (
     AppliedDecision,
@@ -54,9 +54,14 @@ class KubeDsm(BatchStrategy):
     (strategies/shared/services.py). Q of a service is the largest `leadline.dev/qos-edge-ratio`
     of its pods, or `qos_target`.
 
-    A suggestion checks only the sum of the free resources, so match may leave out pods for which
-    others have left the edge. The paper's program applies it anyway; here a suggestion that would
-    lower QoS is repeated with one pod less.
+    Algorithm 2 brings pods from the cloud that fit the edge's free room. With room=capacity they
+    only have to fit its capacity, and others may leave the edge for them. makeDecision checks only
+    sums of resources, so match may then leave out pods for which others have left. The paper's
+    program applies such a suggestion anyway; here one that would lower QoS is repeated with one
+    pod less.
+
+    Two options are the authors' program and not the paper's text: its QoS (qos=program), and that
+    one running pod of a service at least does not move in a suggestion (last_replica=stays).
 
     A single pod, without migration, goes to an edge node before the cloud, to the one whose
     product of used fractions grows most (Eq. 13).
@@ -83,6 +88,13 @@ class KubeDsm(BatchStrategy):
         1.0, maximum=1.0, help="share of a service that should be on the edge, Q"
     )
     suggest: float = option(1, maximum=1, help="0: only place new pods, 1: suggest migrations too")
+    room: str = choice(
+        "free", "capacity", help="room on the edge that the pods of a suggestion must fit"
+    )
+    qos: str = choice("paper", "program", help="QoS of a service: Eq. 3-4, or the authors' program")
+    last_replica: str = choice(
+        "may-move", "stays", help="whether a suggestion may move all running pods of a service"
+    )
 
     def __post_init__(self) -> None:
         if not self.b < self.a < self.gamma:
@@ -129,8 +141,9 @@ class KubeDsm(BatchStrategy):
     def _suggestion(self, state: EdgeState, waiting: Sequence[EdgePod]) -> AppliedDecision:
         """The suggestion for the most pods that does not lower QoS."""
         before = float(state.quality.of(state.on_edge))
+        within_capacity = self.room == "capacity"
         for most in range(int(self.m_c2e), 0, -1):
-            outcome = suggest(state, waiting, most, int(self.m_er))
+            outcome = suggest(state, waiting, most, int(self.m_er), within_capacity=within_capacity)
             if float(state.quality.of(outcome.state.on_edge)) >= before - TOLERANCE:
                 return outcome
         return suggest(state, waiting, 0, int(self.m_er))
@@ -165,25 +178,36 @@ class _EdgeView:
         self._nodes = np.flatnonzero(allowed_for_any & ~self._cloud)
         edge = Edge(*_columns(view, self._resources, self._nodes))
         self._largest = edge.capacity.max(axis=0, initial=0)
-        self.state = EdgeState(edge, *self._count_services(strategy, len(services)))
+        quality, on_edge, running_pods = self._count_services(strategy, len(services))
+        self.state = EdgeState(
+            edge,
+            quality,
+            on_edge,
+            may_move=running_pods - 1 if strategy.last_replica == "stays" else None,
+        )
         self.new = [self._edge_pod(pod) for pod in pending]
         movable = [self._edge_pod(pod) for pod in may_move]
         self.on_edge = tuple(pod for pod in movable if pod.node != NO_NODE)
         self.in_cloud = [pod for pod in movable if self._cloud[self._node_of[pod.key]]]
 
-    def _count_services(self, strategy: KubeDsm, count: int) -> tuple[Quality, Ints]:
-        """The QoS of the services, and the number of pods of each on the edge."""
-        total, on_edge = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    def _count_services(self, strategy: KubeDsm, count: int) -> tuple[Quality, Ints, Ints]:
+        """The QoS of the services, and the pods of each on the edge, and on any node."""
+        total, on_edge, running = np.zeros((3, count), dtype=np.int64)
         stated = np.full(count, np.nan)
         for key, pod in self._pods.items():
             number = self._service[key]
             total[number] += 1
+            running[number] += key in self._node_of
             if key in self._node_of and not self._cloud[self._node_of[key]]:
                 on_edge[number] += 1
             if pod.annotations.qos_edge_ratio is not None:
                 stated[number] = np.fmax(stated[number], pod.annotations.qos_edge_ratio)
         target = np.where(np.isnan(stated), strategy.qos_target, stated)
-        return Quality(total, target, strategy.a, strategy.b, strategy.gamma), on_edge
+        is_programs = strategy.qos == "program"
+        quality = Quality(
+            total, target, strategy.a, strategy.b, strategy.gamma, is_programs=is_programs
+        )
+        return quality, on_edge, running
 
     def _edge_pod(self, pod: Pod) -> EdgePod:
         amounts = [pod.requests.get(name, 0) for name in self._resources]
@@ -198,6 +222,7 @@ class _EdgeView:
             pod_size(requests, self._largest),
             cloud_feasible=bool((allowed & self._cloud).any()),
             node=int(index[0]) if index.size else NO_NODE,
+            is_running=node is not None,
         )
 
     def to_plan(self, steps: Sequence[AppliedDecision]) -> BatchPlan:

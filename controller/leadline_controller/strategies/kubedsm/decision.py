@@ -14,6 +14,7 @@ from leadline_controller.strategies.kubedsm.packing import (
     NO_NODE,
     TOLERANCE,
     Edge,
+    MoveLimits,
     all_subsets,
     fits_in,
     group_equal,
@@ -24,19 +25,24 @@ from leadline_controller.strategies.kubedsm.packing import (
 
 _MIN_SIZE = 1e-9  # of a pod that asks for nothing, so that a gain per size stays finite
 _MAX_FRONT = 256
+_MAX_EQUAL = 16  # decisions of equal QoS that match is asked about
+# The QoS of a service in the authors' program: below its target, and from the target on.
+_PROGRAM_BELOW, _PROGRAM_REACHED = 0.8, 0.99
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quality:
     """QoS(u) (Eq. 1-5). total: pods of each service. target: Q of each service, the share that
     should be on the edge. a, b, gamma: slopes below and above the target, and the reward for
-    reaching it, 0 <= b < a << gamma. Columns have shape (services,)."""
+    reaching it, 0 <= b < a << gamma. is_programs: count as the authors' program does, without a, b
+    and gamma. Columns have shape (services,)."""
 
     total: Ints
     target: Floats
     a: float
     b: float
     gamma: float
+    is_programs: bool = False
 
     def of(self, on_edge: Ints) -> Floats:
         """QoS for these numbers of pods on the edge, shape (..., services) to (...)."""
@@ -44,10 +50,17 @@ class Quality:
         return quality
 
     def each(self, on_edge: Ints) -> Floats:
-        """F(Delta) of every service (Eq. 2-4), of the same shape."""
-        delta = on_edge / np.maximum(self.total, 1) - self.target
-        # Rounding can put a share that equals its target slightly below it.
-        return np.where(delta < -TOLERANCE, self.a * delta, self.b * delta + self.gamma)
+        """F(Delta) of every service (Eq. 2-4), of the same shape. The program's: 0.8 times the
+        square root of share / target; 0.99 at the target, and 1 with all pods on the edge."""
+        share = on_edge / np.maximum(self.total, 1)
+        delta = share - self.target
+        is_below = delta < -TOLERANCE  # rounding can put a share slightly below its target
+        if not self.is_programs:
+            return np.where(is_below, self.a * delta, self.b * delta + self.gamma)
+        reached = np.clip(share, 0, None) / np.where(self.target > 0, self.target, 1)
+        beyond = np.maximum(delta, 0) / np.maximum(1 - self.target, TOLERANCE)
+        above = _PROGRAM_REACHED + (1 - _PROGRAM_REACHED) * beyond
+        return np.where(is_below, _PROGRAM_BELOW * np.sqrt(reached), above)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +69,8 @@ class EdgePod:
 
     service: its index. requests: shape (resources,). feasible: the edge nodes that pass the
     filters, shape (nodes,). size: Eq. 11. cloud_feasible: whether a cloud node passes them. node:
-    its edge node, or NO_NODE for a new pod and one in the cloud.
+    its edge node, or NO_NODE for a new pod and one in the cloud. is_running: it is on a node, of
+    the edge or the cloud.
     """
 
     key: str
@@ -66,17 +80,37 @@ class EdgePod:
     size: float
     cloud_feasible: bool = True
     node: int = NO_NODE
+    is_running: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeState:
     """The state of the edge, immutable. on_edge: pods of each service on the edge, shape
-    (services,). pods: the pods on the edge that may be moved."""
+    (services,). pods: the pods on the edge that may be moved. may_move: how many running pods of
+    each service may still be moved, None for any number."""
 
     edge: Edge
     quality: Quality
     on_edge: Ints
     pods: tuple[EdgePod, ...] = ()
+    may_move: Ints | None = None
+
+    def allows(self, pod: EdgePod) -> bool:
+        """Whether the pod may be moved; a pod that does not run yet may always be placed."""
+        return not pod.is_running or self.may_move is None or bool(self.may_move[pod.service] > 0)
+
+    def counted(self, pod: EdgePod) -> "EdgeState":
+        """The state in which a pod from the cloud counts as one on the edge, on no node yet."""
+        on_edge = self.on_edge.copy()
+        on_edge[pod.service] += 1
+        return replace(self, on_edge=on_edge, may_move=self._may_move_after(pod))
+
+    def _may_move_after(self, pod: EdgePod) -> Ints | None:
+        if self.may_move is None or not pod.is_running:
+            return self.may_move
+        left = self.may_move.copy()
+        left[pod.service] -= 1
+        return left
 
     def moved(self, pod: EdgePod, node: int) -> "EdgeState":
         """The state after a pod came to an edge node, from wherever it was, or left the edge for
@@ -89,7 +123,8 @@ class EdgeState:
             edge = edge.with_pod(pod.requests, node)
             on_edge[pod.service] += 1
         pods = tuple(each for each in self.pods if each is not pod)
-        return replace(self, edge=edge, on_edge=on_edge, pods=pods)
+        left = self._may_move_after(pod)
+        return replace(self, edge=edge, on_edge=on_edge, pods=pods, may_move=left)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,30 +184,37 @@ def immediate_schedule(state: EdgeState, new: Sequence[EdgePod]) -> AppliedDecis
 
 
 def suggest(
-    state: EdgeState, cloud: Sequence[EdgePod], cloud_to_edge: int, edge_reorder: int
+    state: EdgeState,
+    cloud: Sequence[EdgePod],
+    cloud_to_edge: int,
+    edge_reorder: int,
+    *,
+    within_capacity: bool = False,
 ) -> AppliedDecision:
     """Move up to `cloud_to_edge` pods (M_C2E) from the cloud to the edge, and up to `edge_reorder`
-    (M_ER) within the edge (Algorithm 2)."""
-    chosen = _select_for_edge(state, cloud, cloud_to_edge)
+    (M_ER) within the edge (Algorithm 2). within_capacity: see _select_for_edge."""
+    chosen = _select_for_edge(state, cloud, cloud_to_edge, within_capacity=within_capacity)
     return apply_decision(state, chosen, make_decision(state, chosen, edge_reorder))
 
 
-def _select_for_edge(state: EdgeState, cloud: Sequence[EdgePod], most: int) -> list[EdgePod]:
+def _select_for_edge(
+    state: EdgeState, cloud: Sequence[EdgePod], most: int, *, within_capacity: bool
+) -> list[EdgePod]:
     """Up to `most` pods, the most QoS per size first (Eq. 10), scored again after each choice.
 
-    They must fit into the capacity of the whole edge, not into what is free, because bestFit
-    makes room.
+    Together they must fit into the sum of the edge's free resources (lines 5 and 9), or
+    `within_capacity`, of which bestFit then makes some free.
     """
     candidates = [pod for pod in cloud if pod.feasible.any()]
     chosen: list[EdgePod] = []
-    room, on_edge = state.edge.capacity.sum(axis=0), state.on_edge.copy()
+    room = (state.edge.capacity if within_capacity else state.edge.free).sum(axis=0)
+    later = state  # the counts of the state in which the chosen pods are on the edge
     while candidates and len(chosen) < most:
-        pod = _highest_gain(state.quality, on_edge, candidates, 1)
+        pod = _highest_gain(state.quality, later.on_edge, candidates, 1)
         candidates = [each for each in candidates if each is not pod]
-        need = sum((each.requests for each in chosen), start=pod.requests)
-        if fits_in(need, room):
+        if later.allows(pod) and fits_in(total_requests(state, [*chosen, pod]), room):
             chosen.append(pod)
-            on_edge[pod.service] += 1
+            later = later.counted(pod)
     return chosen
 
 
@@ -189,9 +231,10 @@ def make_decision(
     """The subset of the new pods for the edge with the highest QoS (Algorithm 3). edge_reorder: as
     for suggest, or None for no migration.
 
-    Ties go to fewer migrations, then to the smaller subset, by size. Without migration only the
-    sum of the free resources is checked, as in the paper; match then finds out what fits. With
-    migration, the edge is reordered even if there are no new pods.
+    Ties go to fewer migrations, then to the subset of which match places the most QoS, then to the
+    smaller one, by size. Without migration only the sum of the free resources is checked, as in
+    the paper; match then finds out what fits. With migration, the edge is reordered even if there
+    are no new pods.
     """
     feasible = [pod for pod in new if pod.feasible.any()]
     groups = group_equal(
@@ -202,19 +245,35 @@ def make_decision(
         if subset_count(counts) > MAX_EXACT_SUBSETS:
             return _best_within_bounds(state, feasible)
         return _best_subset(state, feasible, groups)
-    best, rank = EdgeDecision(), (-np.inf, 0, 0.0)
+    equal: list[tuple[float, EdgeDecision]] = [(0.0, EdgeDecision())]  # by size
+    rank = -np.inf, 0
     for row in all_subsets(counts) if groups else np.zeros((1, 0), dtype=np.int64):
         pods = tuple(
             feasible[at] for group, members in enumerate(groups) for at in members[: row[group]]
         )
-        choice = best_fit(state, pods, edge_reorder, rank[0])
-        if choice is None:
+        choices = best_fit(state, pods, edge_reorder, rank[0])
+        if not choices:
             continue
-        size = round(sum(pod.size for pod in pods), 9)
-        quality = quality_with(state, pods, choice.freed)
-        found = (quality, -choice.migrations - len(pods), -size)
-        if found > rank:
-            best, rank = choice, found
+        found = quality_with(state, pods, choices[0].freed), -choices[0].migrations - len(pods)
+        if found >= rank:
+            size = round(sum(pod.size for pod in pods), 9)
+            equal = [*(equal if found == rank else []), *((size, each) for each in choices)]
+            rank = found
+    equal.sort(key=lambda each: each[0])
+    return _best_applied(state, [choice for _, choice in equal])
+
+
+def _best_applied(state: EdgeState, equal: Sequence[EdgeDecision]) -> EdgeDecision:
+    """Of decisions that are equal in QoS, the first of which match places all pods, or else the one
+    of which it places the most QoS; _MAX_EQUAL of them are tried."""
+    best, most = equal[0], -np.inf
+    for choice in equal[:_MAX_EQUAL] if len(equal) > 1 else ():
+        applied = apply_decision(state, choice.onto_edge, choice)
+        if not applied.to_cloud:
+            return choice
+        reached = round(float(state.quality.of(applied.state.on_edge)), 9)
+        if reached > most:
+            best, most = choice, reached
     return best
 
 
@@ -234,19 +293,15 @@ def _best_subset(
         state.quality, total=state.quality.total[services], target=state.quality.target[services]
     )
     qualities = np.round(part.of(state.on_edge[services] + subsets @ one_of.astype(np.int64)), 9)
-    quality = np.where(fits_in(need, _free(state, pods)), qualities, -np.inf)
+    quality = np.where(fits_in(need, state.edge.free.sum(axis=0)), qualities, -np.inf)
     size = np.round(subsets @ np.array([pod.size for pod in first]), 9)
-    row = subsets[np.lexsort((size, -quality))[0]]
-    return EdgeDecision(
+    order = np.lexsort((size, -quality))
+    equal = subsets[order[quality[order] == quality[order[0]]]]
+    picks = (
         tuple(pods[at] for group, held in enumerate(groups) for at in held[: row[group]])
+        for row in equal[:_MAX_EQUAL]
     )
-
-
-def _free(state: EdgeState, pods: Sequence[EdgePod]) -> Ints:
-    """Sum of the free resources of the nodes that are feasible for any of these pods."""
-    nodes = np.any([pod.feasible for pod in pods], axis=0)
-    free: Ints = state.edge.free[nodes].sum(axis=0)
-    return free
+    return _best_applied(state, [EdgeDecision(pick) for pick in picks])
 
 
 def _best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecision:
@@ -254,7 +309,7 @@ def _best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecisi
     the subsets that no other dominates in QoS and in all requests. This is exact unless more than
     _MAX_FRONT are left, of which an even sample is kept, or unless the pods of a service differ in
     their requests, of which only the smallest of each number are tried."""
-    free, exact = _free(state, pods), True
+    free, exact = state.edge.free.sum(axis=0), True
     need = np.zeros((1, free.size), dtype=np.int64)
     quality, picks = np.zeros(1), [()]  # type: tuple[Floats, list[tuple[EdgePod, ...]]]
     before = float(state.quality.of(state.on_edge))
@@ -293,27 +348,36 @@ def _pareto_front(need: Ints, quality: Floats, free: Ints) -> tuple[Ints, bool]:
 
 def best_fit(
     state: EdgeState, pods: tuple[EdgePod, ...], edge_reorder: int, least_quality: float = -np.inf
-) -> EdgeDecision | None:
+) -> Sequence[EdgeDecision]:
     """The migrations that make room for these pods: first free the edge, then reorder it
-    (Algorithm 4). None if there cannot be enough room, or if QoS would be below least_quality,
-    which reordering does not change."""
+    (Algorithm 4); several if they leave equally little fragmentation. None of them if there cannot
+    be enough room, or if QoS would be below least_quality, which reordering does not change."""
+    left = state  # what may still move after these pods have come from the cloud
+    for pod in pods:
+        left = left.counted(pod)
+    state = replace(state, may_move=left.may_move)
     freed = free_edge_as_needed(state, total_requests(state, pods))
     if freed is None or quality_with(state, pods, freed) < least_quality:
-        return None
+        return ()
     for pod in freed:
         state = state.moved(pod, NO_NODE)
-    movable = state.pods
+    movable = [pod for pod in state.pods if state.allows(pod)]
     if not movable:
-        return EdgeDecision(pods, freed)
+        return (EdgeDecision(pods, freed),)
     found = reorder_edge(
         state.edge,
         np.array([pod.requests for pod in movable]),
         np.array([pod.feasible for pod in movable]),
         np.array([pod.node for pod in movable]),
         edge_reorder,
+        None
+        if state.may_move is None
+        else MoveLimits(np.array([pod.service for pod in movable]), state.may_move),
     )
-    moves = tuple((movable[at], node) for at, node in found.moves)
-    return EdgeDecision(pods, freed, moves, found.exact)
+    return [
+        EdgeDecision(pods, freed, tuple((movable[at], node) for at, node in moves), found.exact)
+        for moves in found.equal
+    ]
 
 
 def free_edge_as_needed(state: EdgeState, need: Ints) -> tuple[EdgePod, ...] | None:
@@ -322,7 +386,7 @@ def free_edge_as_needed(state: EdgeState, need: Ints) -> tuple[EdgePod, ...] | N
     that may leave."""
     freed: list[EdgePod] = []
     while not fits_in(need, state.edge.free.sum(axis=0)):
-        candidates = [pod for pod in state.pods if pod.cloud_feasible]
+        candidates = [pod for pod in state.pods if pod.cloud_feasible and state.allows(pod)]
         if not candidates:
             return None
         pod = _highest_gain(state.quality, state.on_edge, candidates, -1)
@@ -343,11 +407,17 @@ def apply_decision(
     placed: list[tuple[EdgePod, int]] = []
     exact = choice.exact
     if choice.onto_edge:
-        requests = np.array([pod.requests for pod in choice.onto_edge])
-        feasible = np.array([pod.feasible for pod in choice.onto_edge])
+        # Of pods that are alike to match, the first get a node.
+        onto, counts, left = list[EdgePod](), state, list(choice.onto_edge)
+        while left:
+            onto.append(_highest_gain(state.quality, counts.on_edge, left, 1))
+            counts = counts.counted(onto[-1])
+            left = [pod for pod in left if pod is not onto[-1]]
+        requests = np.array([pod.requests for pod in onto])
+        feasible = np.array([pod.feasible for pod in onto])
         found = match(state.edge, requests, feasible)
         exact = exact and found.exact
-        pairs = zip(choice.onto_edge, found.nodes, strict=True)
+        pairs = zip(onto, found.nodes, strict=True)
         placed = [(pod, node) for pod, node in pairs if node != NO_NODE]
     for pod, node in placed:
         state = state.moved(pod, node)

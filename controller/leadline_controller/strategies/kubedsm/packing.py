@@ -23,6 +23,7 @@ TOLERANCE = 1e-9  # sums of the same fractions in another order differ by less
 _MAX_EXACT_WORK = 60_000_000  # 12 distinct pods on three large nodes
 _BEAM_WIDTH = 64
 _MAX_EXCHANGED = 600  # groups, of which every pair is tried
+_MAX_EQUAL = 32  # ways to reorder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,29 +196,56 @@ def _beam_search(edge: Edge, requests: Ints, feasible: Bools) -> tuple[int, ...]
     return max(found, key=lambda it: it[:2])[2]
 
 
-class Reordering(NamedTuple):
-    """(pod, node) for each pod that moves, and whether the search was exhaustive."""
+Moves = tuple[tuple[int, int], ...]
 
-    moves: tuple[tuple[int, int], ...]
+
+class Reordering(NamedTuple):
+    """(pod, node) for each pod that moves, in one or more ways that leave equally little
+    fragmentation, and whether the search was exhaustive."""
+
+    equal: Sequence[Moves]
     exact: bool
 
 
-def reorder_edge(edge: Edge, requests: Ints, feasible: Bools, at: Ints, most: int) -> Reordering:
+class MoveLimits(NamedTuple):
+    """How many pods may move. service: of each pod, shape (pods,). most: of each service, shape
+    (services,)."""
+
+    service: Ints
+    most: Ints
+
+
+def reorder_edge(
+    edge: Edge,
+    requests: Ints,
+    feasible: Bools,
+    at: Ints,
+    most: int,
+    limits: MoveLimits | None = None,
+) -> Reordering:
     """Moves up to `most` pods for the least fragmentation, ties to fewer moves (Algorithm 6). No
     moves if none reduces it.
 
     requests: shape (pods, resources). feasible: shape (pods, nodes). at: each pod's node, where it
-    may stay even if it does not pass the filters.
+    may stay even if it does not pass the filters. limits: of the services, None for no limits.
     """
     nodes, chosen = len(edge.used), min(most, len(requests))
     if not chosen:
-        return Reordering((), exact=True)
+        return Reordering(((),), exact=True)
     groups = _group_pods(requests, feasible, at)
+    if limits is not None:  # pods of two services are not alike then
+        parts = ((group, limits.service[group]) for group in groups)
+        groups = [
+            [pod for pod, of in zip(group, services.tolist(), strict=True) if of == service]
+            for group, services in parts
+            for service in dict.fromkeys(services.tolist())
+        ]
     work = comb(len(groups) + chosen - 1, chosen) * nodes ** (chosen + 1)
     if work > MAX_EXACT_SUBSETS * 64:
-        return Reordering(_greedy(edge, requests, feasible, at, chosen), exact=False)
+        moves = _greedy(edge, requests, feasible, at, chosen, limits)
+        return Reordering((moves,), exact=False)
     subsets = np.array(list(_subsets(groups, chosen)), dtype=np.int64).reshape(-1, chosen)
-    return Reordering(_best_rematch(edge, requests, feasible, at, subsets), exact=True)
+    return Reordering(_best_rematch(edge, requests, feasible, at, subsets, limits), exact=True)
 
 
 def _subsets(groups: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
@@ -228,9 +256,15 @@ def _subsets(groups: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
 
 
 def _best_rematch(
-    edge: Edge, requests: Ints, feasible: Bools, at: Ints, subsets: Ints
-) -> tuple[tuple[int, int], ...]:
-    """Tries all nodes for all subsets at once; the moves that leave the least fragmentation."""
+    edge: Edge,
+    requests: Ints,
+    feasible: Bools,
+    at: Ints,
+    subsets: Ints,
+    limits: MoveLimits | None,
+) -> Sequence[Moves]:
+    """Tries all nodes for all subsets at once; the moves that leave the least fragmentation, up to
+    _MAX_EQUAL ways."""
     nodes, size = len(edge.used), subsets.shape[1]
     targets = np.indices([nodes] * size).reshape(size, -1).T
     place, request = at[subsets], requests[subsets]
@@ -245,26 +279,47 @@ def _best_rematch(
         used[:, np.arange(len(targets)), targets[:, i]] += request[:, np.newaxis, i]
         valid &= may[subsets[:, i]][:, targets[:, i]]
         moves += place[:, np.newaxis, i] != targets[:, i]
+    if limits is not None:
+        for service, most in enumerate(limits.most.tolist()):
+            of_service = limits.service[subsets] == service
+            moved = (of_service[:, np.newaxis] & (place[:, np.newaxis] != targets)).sum(axis=2)
+            valid &= moved <= most
     # A node that is overcommitted may stay so, but must not get worse.
     valid &= (used <= np.maximum(edge.capacity, edge.used)).all(axis=(2, 3))
     gain = used_product(edge.capacity, used).sum(axis=2) + fragmentation(edge)
     gain = np.where(valid, np.round(gain / TOLERANCE), -np.inf)
-    order = np.lexsort((moves.ravel(), -gain.ravel()))
-    if gain.ravel()[order[0]] <= 0:
-        return ()
-    subset, target = divmod(int(order[0]), len(targets))
-    pairs = zip(subsets[subset].tolist(), targets[target].tolist(), strict=True)
-    return tuple((pod, node) for pod, node in pairs if node != at[pod])
+    most_gained = gain.max(initial=0)
+    if most_gained <= 0:
+        return ((),)
+    fewest = moves[gain == most_gained].min()
+    least = np.flatnonzero((gain == most_gained) & (moves == fewest))[:_MAX_EQUAL]
+    ways: dict[Moves, None] = {}  # the same pods can move as part of several subsets
+    for subset, target in zip(*np.divmod(least, len(targets)), strict=True):
+        pairs = zip(subsets[subset].tolist(), targets[target].tolist(), strict=True)
+        ways[tuple((pod, node) for pod, node in pairs if node != at[pod])] = None
+    return tuple(ways)
 
 
 def _greedy(
-    edge: Edge, requests: Ints, feasible: Bools, at: Ints, most: int
-) -> tuple[tuple[int, int], ...]:
-    """Repeats the best single move or exchange, each pod once."""
+    edge: Edge,
+    requests: Ints,
+    feasible: Bools,
+    at: Ints,
+    most: int,
+    limits: MoveLimits | None,
+) -> Moves:
+    """Repeats the best single move or exchange, each pod once. With limits, a service of which
+    fewer than two more may move stays, as an exchange may take both."""
     moved: dict[int, int] = {}
     at = at.copy()
+    left = None if limits is None else limits.most.copy()
     while len(moved) < most:
-        stay = np.array([pod for pod in range(len(at)) if pod not in moved], dtype=np.int64)
+        may = np.array([pod not in moved for pod in range(len(at))])
+        if limits is not None and left is not None:
+            may &= left[limits.service] > 1
+        stay = np.flatnonzero(may)
+        if not stay.size:
+            break
         groups = _group_pods(requests[stay], feasible[stay], at[stay])
         some = stay[[members[0] for members in groups]]
         gain, step = _best_move(edge, requests[some], feasible[some], at[some])
@@ -277,6 +332,8 @@ def _greedy(
             pod = int(some[one])
             edge = edge.without_pod(requests[pod], int(at[pod])).with_pod(requests[pod], node)
             at[pod] = moved[pod] = node
+            if limits is not None and left is not None:
+                left[limits.service[pod]] -= 1
     return tuple(moved.items())
 
 

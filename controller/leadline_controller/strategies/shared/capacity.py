@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from leadline_controller.framework.model import CPU, MEMORY
+from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 
 CLOUD = "cloud"
@@ -12,17 +12,6 @@ MAX_POINTS = 10.0  # of one of kube-scheduler's priorities
 def is_cloud(view: ClusterView) -> Bools:
     """The nodes of tier "cloud", shape (n,); all others are edge."""
     return view.table.mask("cloud tier", lambda node: node.tier == CLOUD)
-
-
-def relative_size(view: ClusterView, nodes: Ints) -> Floats:
-    """sqrt(cpu / M_CPU * mem / M_MEM) of these nodes' capacities (KubeDSM Eq. 11, for nodes instead
-    of pods), where M is the largest capacity in the cluster: 0 to 1, shape (len(nodes),); NaN for
-    a node of unknown capacity."""
-    product = np.ones(nodes.size)
-    for resource in (CPU, MEMORY):
-        amount = view.table.allocatable(resource).astype(np.float64)
-        product *= amount[nodes] / max(float(amount.max()), 1.0)
-    return np.where(product > 0, np.sqrt(product), np.nan)
 
 
 def free_share(view: ClusterView, resource: str, nodes: Ints) -> Floats:
@@ -39,6 +28,17 @@ def scarcer_free_share(view: ClusterView, nodes: Ints) -> Floats:
     shares = (free_share(view, resource, nodes) for resource in (CPU, MEMORY))
     smaller: Floats = np.clip(np.minimum(*shares), 0.0, 1.0)
     return smaller
+
+
+def keeps_free(view: ClusterView, pod: Pod, nodes: Ints, cores: float, gib: float) -> Floats:
+    """1 for a node that has more free than the pod asks for besides so many cores and GiB of
+    memory, 0 for another, shape (len(nodes),); NaN for a node of unknown capacity."""
+    kept = np.ones(nodes.size)
+    for resource, reserve in ((CPU, cores * 1000), (MEMORY, gib * 1024**3)):
+        free = view.free(resource)[nodes] - reserve
+        kept *= np.where(reserve > 0, free > pod.requests.get(resource, 0), 1)
+        kept[view.table.allocatable(resource)[nodes] == 0] = np.nan
+    return kept
 
 
 def least_requested(view: ClusterView, nodes: Ints) -> Floats:

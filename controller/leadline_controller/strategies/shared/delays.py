@@ -28,8 +28,15 @@ def transfer_s(view: ClusterView, pod: Pod, volume_mb: float, nodes: Ints) -> Fl
     free_mbps = view.bandwidth_free_mbps()[nodes]
     if np.isnan(free_mbps).all():
         return np.zeros(nodes.size)
-    free_mbps = np.where(np.isnan(free_mbps), np.nanmin(free_mbps), free_mbps)
-    return megabits / np.maximum(free_mbps, _MIN_MBPS)
+    return megabits / slowest_where_unknown_mbps(free_mbps)
+
+
+def slowest_where_unknown_mbps(mbps: Floats) -> Floats:
+    """These bandwidths, at least a thousandth of a Mbit/s; one that is unknown (NaN) counts as the
+    slowest known one, and all as 1 if none is known."""
+    known = mbps[~np.isnan(mbps)]
+    slowest = known.min() if known.size else 1.0
+    return np.maximum(np.where(np.isnan(mbps), slowest, mbps), _MIN_MBPS)
 
 
 def unknown_rtt_option() -> Any:

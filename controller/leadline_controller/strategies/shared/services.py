@@ -33,13 +33,12 @@ def service_of(pod: Pod) -> Service | None:
     return service(pod.namespace, pod.labels.items())
 
 
-def replicas_per_node(view: ClusterView, wanted: Service, *, terminating: bool) -> Ints:
-    """Replicas of the service on each node, shape (n,). terminating: whether those that are being
-    deleted count."""
+def replicas_per_node(view: ClusterView, wanted: Service) -> Ints:
+    """Replicas of the service on each node, shape (n,), without those that are being deleted: their
+    successors are to take their places."""
 
     def is_replica(kind: PodKind) -> bool:
-        counts = terminating or not kind.terminating
-        return counts and service(kind.namespace, kind.pairs) == wanted
+        return not kind.terminating and service(kind.namespace, kind.pairs) == wanted
 
-    chosen = view.assigned_pods.of_kind((wanted, terminating), is_replica)
+    chosen = view.assigned_pods.of_kind(wanted, is_replica)
     return view.assigned_pods.per_node(chosen, len(view))

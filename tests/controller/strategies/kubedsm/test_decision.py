@@ -1,6 +1,7 @@
 """KubeDSM's QoS and decisions, worked by hand; the bounded search beside plain enumeration."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -151,12 +152,11 @@ def test_best_fit_frees_and_then_reorders() -> None:
     ]
     state = edge_state([(4, 2), (4, 2), (4, 4)], quality((2, 1.0), (1, 0.0)), there)
     new = (edge_pod("n", A, 1, 4, nodes=3),)
-    choice = best_fit(state, new, edge_reorder=3)
-    assert choice is not None
+    choice, *_ = best_fit(state, new, edge_reorder=3)
     assert keys(choice.freed) == ["d"]
     assert len(choice.reordered) == 1
     assert choice.migrations == 2
-    assert best_fit(state, (edge_pod("n", A, 9, 9, nodes=3),), edge_reorder=3) is None
+    assert best_fit(state, (edge_pod("n", A, 9, 9, nodes=3),), edge_reorder=3) == ()
 
 
 def test_a_suggestion_brings_a_pod_back_when_there_is_room() -> None:
@@ -168,11 +168,14 @@ def test_a_suggestion_brings_a_pod_back_when_there_is_room() -> None:
     assert outcome.state.on_edge.tolist() == [2]
 
 
-def test_a_suggestion_pushes_a_pod_to_the_cloud_for_one_that_gains_more() -> None:
-    # b meets its target without its pod here (target 0): it loses 0.1, a gains 1 + 10.
+def test_within_capacity_a_suggestion_pushes_a_pod_out_for_one_that_gains_more() -> None:
+    # b meets its target without its pod here (target 0): it loses 0.1, a gains 1 + 10. Algorithm 2
+    # itself takes only what fits the free room.
     there = [edge_pod("b1", B, 1, 4, node=0)]
     state = edge_state([(4, 4)], quality((1, 1.0), (1, 0.0)), there)
     outcome = suggest(state, [edge_pod("a1", A, 1, 2)], 5, 3)
+    assert (outcome.freed, outcome.placed) == ((), ())
+    outcome = suggest(state, [edge_pod("a1", A, 1, 2)], 5, 3, within_capacity=True)
     assert keys(outcome.freed) == ["b1"]
     assert keys([pod for pod, _ in outcome.placed]) == ["a1"]
 
@@ -180,7 +183,7 @@ def test_a_suggestion_pushes_a_pod_to_the_cloud_for_one_that_gains_more() -> Non
 def test_a_suggestion_without_gain_changes_nothing() -> None:
     # An exchange of like for like: the QoS is the same, and no migration is fewer.
     state = edge_state([(4, 4)], quality((2, 1.0)), [edge_pod("a1", A, 1, 4, node=0)])
-    outcome = suggest(state, [edge_pod("a2", A, 1, 4)], 5, 3)
+    outcome = suggest(state, [edge_pod("a2", A, 1, 4)], 5, 3, within_capacity=True)
     assert (outcome.placed, outcome.freed, keys(outcome.to_cloud)) == ((), (), ["a2"])
 
 
@@ -192,6 +195,80 @@ def test_a_suggestion_takes_the_most_qos_per_size_and_no_more_than_its_limit() -
     outcome = suggest(state, cloud, 2, 3)
     assert sorted(keys([pod for pod, _ in outcome.placed])) == ["a2", "b1"]
     assert suggest(state, cloud, 0, 3).placed == ()
+
+
+def test_the_pods_of_a_suggestion_fit_the_free_room_together() -> None:
+    # 4 GiB are free: one pod of 3 GiB, and then one of 1 GiB, which comes after two that are too
+    # large together.
+    cloud = [edge_pod(key, A, 1, gib) for key, gib in (("a1", 3), ("a2", 3), ("a3", 1))]
+    state = edge_state([(4, 4)], quality((3, 1.0)))
+    assert sorted(keys([pod for pod, _ in suggest(state, cloud, 5, 3).placed])) == ["a1", "a3"]
+
+
+@pytest.mark.parametrize(
+    ("on_edge", "expected"),
+    [
+        (0, 0.0),
+        (1, 0.8 * (0.25 / 0.5) ** 0.5),
+        (2, 0.99),  # the target
+        (3, 0.99 + 0.01 * 0.25 / 0.5),
+        (4, 1.0),
+    ],
+)
+def test_the_programs_qos_of_a_service_of_four_with_a_target_of_one_half(
+    on_edge: int, expected: float
+) -> None:
+    programs = replace(quality((4, 0.5)), is_programs=True)
+    assert programs.of(np.array([on_edge])) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("target", "expected"), [(1.0, 0.99), (0.0, 1.0)])
+def test_the_programs_qos_with_all_pods_on_the_edge(target: float, expected: float) -> None:
+    assert replace(quality((4, target)), is_programs=True).of(np.array([4])) == expected
+
+
+def test_no_more_running_pods_of_a_service_move_than_may() -> None:
+    # A has three running pods in the cloud, of which two may move; B's only one may not.
+    cloud = [replace(edge_pod(f"a{i}", A, 1, 1), is_running=True) for i in range(3)]
+    cloud += [replace(edge_pod("b", B, 1, 1), is_running=True)]
+    state = edge_state([(4, 8)], quality((3, 1.0), (1, 1.0)))
+    assert len(suggest(state, cloud, 5, 3).placed) == 4
+    outcome = suggest(replace(state, may_move=np.array([2, 0])), cloud, 5, 3)
+    assert [pod.service for pod, _ in outcome.placed] == [A, A]
+
+
+def test_pods_that_come_to_the_edge_count_before_others_make_room_for_them() -> None:
+    # One pod of A may move. It comes from the cloud, so none of A's leaves or is reordered.
+    there = [
+        replace(edge_pod("a1", A, 1, 1, node=0, nodes=2), is_running=True),
+        replace(edge_pod("a2", A, 1, 1, node=1, nodes=2), is_running=True),
+    ]
+    new = replace(edge_pod("a3", A, 1, 4, nodes=2), is_running=True)
+    state = edge_state([(4, 4), (4, 4)], quality((3, 1.0)), there)
+    free, *_ = best_fit(state, (new,), 3)
+    assert len(free.reordered) == 1
+    (choice,) = best_fit(replace(state, may_move=np.array([1])), (new,), 3)
+    assert (choice.freed, choice.reordered) == ((), ())
+    assert best_fit(replace(state, may_move=np.array([1])), (new, new), 3) == ()
+
+
+def test_of_equal_decisions_the_one_of_which_match_places_most() -> None:
+    # One pod of each service is worth the same, and the smaller one comes first on a tie. It asks
+    # for 3 cores, which are free in sum but on no node.
+    flat, tall = edge_pod("flat", A, 3, 1, nodes=2), edge_pod("tall", B, 2, 3, nodes=2)
+    state = edge_state([(2, 3), (2, 3)], quality((2, 1.0), (2, 1.0)))
+    assert flat.size < tall.size
+    for new in ([flat, tall], [tall, flat]):
+        assert keys(make_decision(state, new).onto_edge) == ["tall"]
+    assert keys([pod for pod, _ in immediate_schedule(state, [flat, tall]).placed]) == ["tall"]
+
+
+def test_of_pods_that_are_alike_the_one_that_gains_most_gets_the_node() -> None:
+    # A is worth 0.5, B's only pod 11; there is room for one.
+    new = (edge_pod("a", A, 1, 4), edge_pod("b", B, 1, 4))
+    state = edge_state([(4, 4)], quality((2, 1.0), (1, 1.0)))
+    for onto in (new, new[::-1]):
+        assert keys([p for p, _ in apply_decision(state, onto, EdgeDecision(onto)).placed]) == ["b"]
 
 
 def test_a_suggestion_without_new_pods_still_reorders() -> None:

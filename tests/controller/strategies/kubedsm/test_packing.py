@@ -6,9 +6,11 @@ from random import Random
 import numpy as np
 import pytest
 from leadline_controller.framework.view import Bools, Ints
+from leadline_controller.strategies.kubedsm import packing
 from leadline_controller.strategies.kubedsm.packing import (
     NO_NODE,
     Edge,
+    MoveLimits,
     fragmentation,
     match,
     reorder_edge,
@@ -69,8 +71,8 @@ def test_reorder_reduces_fragmentation() -> None:
     requests = pods((3, 1), (3, 1), (1, 3), (1, 3))
     found = reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 0, 1, 1]), 2)
     assert found.exact
-    assert sorted(node for _, node in found.moves) == [0, 1]
-    groups = {"heavy" if pod < 2 else "wide" for pod, _ in found.moves}
+    assert sorted(node for _, node in found.equal[0]) == [0, 1]
+    groups = {"heavy" if pod < 2 else "wide" for pod, _ in found.equal[0]}
     assert groups == {"heavy", "wide"}, "one of each kind changes places"
 
 
@@ -78,21 +80,23 @@ def test_reorder_moves_no_more_than_it_needs_and_no_more_than_it_may() -> None:
     # One pod each on two nodes: together 2/4 * 2/4 = 0.25 beats 2 * 1/16 = 0.125.
     requests = pods((1, 1), (1, 1))
     there = edge((4, 4, 1, 1), (4, 4, 1, 1))
-    assert len(reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 1]), 3).moves) == 1
-    assert reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 1]), 0).moves == ()
+    assert (
+        len(reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 1]), 3).equal[0]) == 1
+    )
+    assert reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 1]), 0).equal == ((),)
 
 
 def test_reorder_does_not_move_packed_pods() -> None:
     requests = pods((1, 1), (1, 1))
     there = edge((4, 4, 2, 2), (4, 4, 0, 0))
-    assert reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 0]), 3).moves == ()
+    assert reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 0]), 3).equal == ((),)
 
 
 def test_reorder_keeps_a_pod_without_a_feasible_node_in_place() -> None:
     requests = pods((1, 1), (1, 1))
     feasible = np.zeros((2, 2), dtype=np.bool_)
     there = edge((4, 4, 1, 1), (4, 4, 1, 1))
-    assert reorder_edge(there, requests, feasible, np.array([0, 1]), 3).moves == ()
+    assert reorder_edge(there, requests, feasible, np.array([0, 1]), 3).equal == ((),)
 
 
 def edge_view(seed: int, nodes: int, count: int) -> tuple[Edge, Ints, Bools]:
@@ -197,9 +201,9 @@ def test_reorder_is_as_good_as_match_over_every_subset(
         monkeypatch.setattr("leadline_controller.strategies.kubedsm.packing.MAX_EXACT_SUBSETS", 0)
     found = reorder_edge(start, requests, feasible, at, 3)
     assert found.exact is not bounded
-    assert len(found.moves) <= 3
+    assert len(found.equal[0]) <= 3
     there = start
-    for pod, node in found.moves:
+    for pod, node in found.equal[0]:
         assert feasible[pod, node]
         there = there.without_pod(requests[pod], int(at[pod])).with_pod(requests[pod], node)
     assert (there.used <= there.capacity).all()
@@ -208,3 +212,25 @@ def test_reorder_is_as_good_as_match_over_every_subset(
         assert goal - 1e-9 <= reached <= fragmentation(start) + 1e-9
     else:
         assert reached == pytest.approx(goal)
+
+
+@pytest.mark.parametrize("exhaustive", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_no_more_pods_of_a_service_are_reordered_than_may(
+    seed: int, exhaustive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    requests = np.array([[random.randint(1, 3), random.randint(1, 3)] for _ in range(7)])
+    at = np.array([random.randrange(4) for _ in requests])
+    start = edge(*[(9, 9, 0, 0)] * 4)
+    for pod, node in enumerate(at.tolist()):
+        start = start.with_pod(requests[pod], node)
+    service = np.array([random.randrange(3) for _ in requests])
+    limits = MoveLimits(service, np.array([random.randrange(3) for _ in range(3)]))
+    if not exhaustive:
+        monkeypatch.setattr(packing, "MAX_EXACT_SUBSETS", 0)
+    found = reorder_edge(start, requests, anywhere(requests, 4), at, 3, limits)
+    assert found.exact is exhaustive
+    for moves in found.equal:
+        moved = np.bincount(service[[pod for pod, _ in moves]], minlength=3)
+        assert (moved <= limits.most).all()

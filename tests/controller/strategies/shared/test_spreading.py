@@ -1,0 +1,24 @@
+"""SelectorSpread against kube-scheduler's rule, node by node."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.strategies.shared.spreading import selector_spread
+
+from tests.controller.builders import node, pod, view
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=8))
+def test_whole_points_fall_with_the_replicas_of_the_service(replicas: list[int]) -> None:
+    assigned = [
+        pod(f"p{at}-{i}", labels={"app": "x", "pod-template-hash": str(i)}, nodeName=f"n{at}")
+        for at, count in enumerate(replicas)
+        for i in range(count)
+    ]
+    others = [pod("other", labels={"app": "y"}, nodeName="n0")]
+    cluster = view([node(f"n{at}") for at in range(len(replicas))], assigned_pods=assigned + others)
+    points = selector_spread(cluster, pod("new", labels={"app": "x"}), np.arange(len(replicas)))
+    most = max(replicas)
+    # kubernetes: pkg/scheduler/algorithm/priorities/selector_spreading.go (until 1.17).
+    expected = [10 * (most - count) // most if most else 10 for count in replicas]
+    assert points.tolist() == expected
