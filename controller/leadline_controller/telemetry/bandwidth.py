@@ -290,7 +290,10 @@ class NodeBandwidths:
         elif known.is_claim or known.lower_bound or result.mbps <= known.mbps / AGREEING_SHARE:
             self._known[node] = result
         elif (least := self._confirmed(node, peer, known, result)) is not None:
-            self._known[node] = least
+            if least.mbps > known.mbps:
+                self._known[node] = least
+            else:  # a test that was faster for a moment
+                known.lower_bound = known.is_short = True
 
     def _confirmed(self, node: str, peer: str, known: _Known, result: _Known) -> _Known | None:
         """The lower one of two results above an exact value, of two servers or of one that came

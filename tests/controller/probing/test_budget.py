@@ -103,21 +103,24 @@ def test_the_scheduler_tells_what_each_board_may_spend_and_what_runs() -> None:
     assert lte.pings_per_minute is None
 
 
-def test_a_failed_test_no_longer_runs_and_costs_what_it_transferred() -> None:
+def test_a_failed_test_runs_until_both_ends_have_reported_and_costs_all_its_bytes() -> None:
     boards = Boards()
     boards.scheduler.tick(0.0)
     (running,) = boards.scheduler.budget(0.0).running
     (lease_id,) = {lease.bandwidth.lease_id for lease in boards.sent if lease.HasField("bandwidth")}
-    report = pb.BandwidthReport(
-        lease_id=lease_id,
-        peer=running.server,
-        outcome=pb.BandwidthReport.FAILED,
-        transferred_bytes=1000,
-    )
-    boards.scheduler.on_bandwidth(running.client, report, 1.0)
-    budget = boards.scheduler.budget(1.0)
-    assert budget.running == ()
-    assert sorted(account.bytes for account in budget.nodes) == [0, 0, 1000, 1000]
+    ends = (running.client, running.server)
+    for node, peer, left in ((*ends, (running,)), (*ends[::-1], ())):
+        report = pb.BandwidthReport(
+            lease_id=lease_id,
+            peer=peer,
+            outcome=pb.BandwidthReport.FAILED,
+            transferred_bytes=1000,
+        )
+        boards.scheduler.on_bandwidth(node, report, 1.0)
+        budget = boards.scheduler.budget(1.0)
+        assert budget.running == left
+        spent = sorted(account.bytes for account in budget.nodes)
+        assert spent == [0, 0, running.max_bytes, running.max_bytes]
 
 
 def test_a_test_that_no_board_reports_on_runs_until_its_lease_ends() -> None:

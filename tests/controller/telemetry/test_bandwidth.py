@@ -317,6 +317,19 @@ def test_of_two_servers_that_show_more_the_lower_one_is_believed() -> None:
     assert beliefs.of("a") == LinkBandwidth(130.0, beliefs.now_s)
 
 
+def test_a_short_test_that_was_faster_does_not_lower_what_is_believed() -> None:
+    beliefs = fleet()
+    beliefs.now_s += 200.0
+    beliefs.measured("a", "b", 130.0, 0.003)
+    assert beliefs.of("a").mbps == 100.0
+    assert not beliefs.of("a").lower_bound
+    beliefs.measured("a", "c", 130.0)
+    known = beliefs.of("a")
+    assert (known.mbps, known.lower_bound, known.is_short) == (100.0, True, True)
+    beliefs.measured("a", "c", 130.0)
+    assert beliefs.of("a") == LinkBandwidth(130.0, beliefs.now_s)
+
+
 def test_a_server_may_confirm_itself_later_if_no_faster_one_is_there() -> None:
     beliefs = fleet()
     beliefs.measured("a", "b", 900.0)
