@@ -6,8 +6,10 @@ leader's lease.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, takewhile
+from types import MappingProxyType
 
 import numpy as np
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -37,7 +39,8 @@ _MOST_ROUNDS = 3.0
 
 @dataclass(slots=True)
 class _BandwidthGrant:
-    """A lease and what its ends have reported. most_mbps: the slower of both interfaces."""
+    """A lease and what its ends have reported. most_mbps: the slower of both interfaces.
+    requested_mbps: by node, what its pods requested then."""
 
     client: str
     server: str
@@ -45,6 +48,7 @@ class _BandwidthGrant:
     most_mbps: float
     starts_s: float
     ends_s: float
+    requested_mbps: Mapping[str, float]
     sent: pb.BandwidthReport | None = None
     received: pb.BandwidthReport | None = None
     received_at_s: float = 0.0
@@ -64,12 +68,20 @@ class BandwidthGrants:
         self._verdicts: dict[tuple[str, str], tuple[bool, float]] = {}  # disagreed, and when
 
     def add(
-        self, planned: PlannedTest, lease_id: str, most_mbps: float, now_s: float, ends_s: float
+        self,
+        planned: PlannedTest,
+        lease_id: str,
+        most_mbps: float,
+        now_s: float,
+        ends_s: float,
+        requested_mbps: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """Store a granted lease, and drop expired ones. most_mbps: what the interfaces can do."""
+        """Store a granted lease, and drop expired ones. most_mbps: what the interfaces can do.
+        requested_mbps: by node, what its pods request."""
         self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
         self._grants[lease_id] = _BandwidthGrant(
-            planned.client, planned.server, planned.max_bytes, most_mbps, now_s, ends_s
+            *(planned.client, planned.server, planned.max_bytes),
+            *(most_mbps, now_s, ends_s, requested_mbps),
         )
 
     def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:
@@ -135,6 +147,7 @@ class BandwidthGrants:
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
             is_hindered=bool(sent.hindrances or received.hindrances) or received.lower_bound,
+            requested_mbps=grant.requested_mbps,
         )
 
     def contradicting(self, now_s: float) -> set[str]:

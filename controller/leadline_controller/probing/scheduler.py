@@ -289,7 +289,8 @@ class ProbeScheduler:
             most_mbps = min(links[end].link_mbps or inf for end in ends)
             self._planner.start(planned, lease_id, now_s, ends_s)
             self._under_test.update(dict.fromkeys(ends, (now_s, ends_s)))
-            self._bandwidth_grants.add(planned, lease_id, most_mbps, now_s, ends_s)
+            requested_mbps = {end: links[end].wanted_mbps for end in ends}
+            self._bandwidth_grants.add(planned, lease_id, most_mbps, now_s, ends_s, requested_mbps)
             for node, peer, role in (
                 (planned.server, planned.client, pb.BandwidthLease.SERVER),
                 (planned.client, planned.server, pb.BandwidthLease.CLIENT),

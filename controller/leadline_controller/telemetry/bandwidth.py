@@ -48,7 +48,8 @@ class BandwidthTest:
 
     seconds: the time over which the rate was measured, on the last part of the bytes. rtt_ms: of
     the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
-    voltage, or could not time it, so the link may do more.
+    voltage, or could not time it, so the link may do more. requested_mbps: by node, what its pods
+    requested when the test began.
     """
 
     client: str
@@ -58,6 +59,7 @@ class BandwidthTest:
     at_s: float
     rtt_ms: float | None = None
     is_hindered: bool = False
+    requested_mbps: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_long(self) -> bool:
@@ -260,6 +262,11 @@ class NodeBandwidths:
         is_peers = test.mbps >= AGREEING_SHARE * (link_mbps[peer] or inf) or (
             is_limited and of_peer is not None and not of_peer.is_short
         )
+        # A test measures what pods leave. What they request is subtracted from the value when the
+        # next pod is placed, so what of it flowed beside the test belongs to the value.
+        flowing_mbps = min(used_mbps.get(node, 0.0), test.requested_mbps.get(node, 0.0))
+        spare_mbps = max((link_mbps[node] or inf) - test.mbps, 0.0)
+        test = replace(test, mbps=test.mbps + min(flowing_mbps, spare_mbps))
         result = _result(node, test, known, link_mbps[node] or 0.0, is_peers=is_peers)
         agrees = known is not None and test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps)
         if known is None or _replaces(result, known, agrees=agrees):

@@ -1,6 +1,7 @@
 """What is believed of links after tests whose results are known."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -605,3 +606,34 @@ def test_every_change_is_believed_while_two_links_are_fast(
         for _ in range(3):
             beliefs.all_pairs(NODES)
         assert beliefs.mbps(*NODES) == list(beliefs.true_mbps.values())
+
+
+# What pods use beside a test.
+
+
+@pytest.mark.parametrize(
+    ("used", "requested", "link_mbps", "expected"),
+    [
+        (40.0, 50.0, None, 100.0),  # 40 of the 50 flowed: a link of 100
+        (40.0, 0.0, None, 60.0),  # other traffic stays when a pod ends
+        (0.0, 50.0, None, 60.0),
+        (40.0, 30.0, None, 90.0),
+        (40.0, 50.0, 80.0, 80.0),  # TCP takes a part from what flows
+    ],
+)
+def test_what_pods_use_beside_a_test_belongs_to_the_link(
+    used: float, requested: float, link_mbps: float | None, expected: float
+) -> None:
+    bandwidths = NodeBandwidths(1800.0)
+    test = BandwidthTest("n1", "n2", 60.0, 1.0, 0.0, 1.0, requested_mbps={"n1": requested})
+    for at_s in (0.0, 30.0):  # the second test agrees
+        speeds = {"n1": link_mbps, "n2": None}
+        bandwidths.add(replace(test, at_s=at_s), speeds, {"n1": used})
+        known = bandwidths.of("n1", at_s)
+        assert known is not None
+        assert known.mbps == pytest.approx(expected)
+        assert known.at_s == at_s
+        assert not known.is_suspect
+    peer = bandwidths.of("n2", 30.0)
+    assert peer is not None
+    assert peer.mbps == pytest.approx(60.0)
