@@ -140,7 +140,7 @@ class _WithLiars(Sounding):
 RANDOM = np.random.default_rng(7)
 
 
-@pytest.mark.parametrize(("count", "minutes"), [(10, 1), (30, 2), (100, 2)])
+@pytest.mark.parametrize(("count", "minutes"), [(10, 1), (30, 2), (100, 2.25)])
 @pytest.mark.parametrize(
     "lie", [lambda _: 0.1, lambda ms: 10 * ms, lambda _: RANDOM.uniform(0.1, 100)]
 )

@@ -18,4 +18,4 @@ def test_invented_names_do_not_displace_boards() -> None:
 
 
 def test_tests_are_planned_for_many_boards() -> None:
-    assert many_boards(300, 1).found.startswith("1 planned")
+    assert int(many_boards(300, 1).found.partition(" planned")[0]) >= 1
