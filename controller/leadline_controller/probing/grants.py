@@ -80,8 +80,13 @@ class BandwidthGrants:
         requested_mbps: by node, what its pods request."""
         self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
         self._grants[lease_id] = _BandwidthGrant(
-            *(planned.client, planned.server, planned.max_bytes),
-            *(most_mbps, now_s, ends_s, requested_mbps),
+            client=planned.client,
+            server=planned.server,
+            max_bytes=planned.max_bytes,
+            most_mbps=most_mbps,
+            starts_s=now_s,
+            ends_s=ends_s,
+            requested_mbps=requested_mbps,
         )
 
     def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:

@@ -154,7 +154,7 @@ def at_random(ms: float) -> float:
     [
         *((10, 1, lie) for lie in (too_low, too_high, at_random)),
         *((30, 2, lie) for lie in (too_low, too_high, at_random)),
-        *((100, 2, lie) for lie in (too_low, too_high)),
+        *((100, 2.25, lie) for lie in (too_low, too_high)),
         # One of the ten is 31 ms from the others, and 42 % of its lies are believable.
         (100, 4, at_random),
     ],
