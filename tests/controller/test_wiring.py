@@ -121,7 +121,11 @@ async def test_a_strategys_own_filter_also_runs_in_the_extender(every: bool) -> 
 # Probing.
 
 
-async def test_the_budget_is_that_of_the_boards_that_are_probed() -> None:
+async def test_the_budget_is_that_of_the_boards_that_are_probed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Without the broker no board is sent a lease.
+    monkeypatch.setattr("leadline_controller.wiring.BrokerSession.is_connected", lambda _: True)
     node = Node("n1", addresses=("192.0.2.1",))
     settings = Settings(serve=ServeSettings("127.0.0.1:0"), broker_port=free_port())
     controller = wiring.Controller(settings, MemoryCluster([node]))

@@ -159,8 +159,10 @@ def test_the_example_is_scenario_2() -> None:
         assert (theirs.annotations, theirs.labels) == (ours.annotations, ours.labels)
     for name, at in view.table.index.items():
         there = snapshot.view.table.index[name]
-        theirs_ms = snapshot.view.links.rtt_ms_from(there)
-        ours_ms = view.links.rtt_ms_from(at)
+        names = list(view.table.index)
+        order = [snapshot.view.table.index[each] for each in names]
+        theirs_ms = snapshot.view.links.rtt_ms_from(there)[order]
+        ours_ms = view.links.rtt_ms_from(at)[[view.table.index[each] for each in names]]
         assert np.array_equal(theirs_ms, ours_ms, equal_nan=True)
         assert snapshot.view.nodes[there].allocatable == view.nodes[at].allocatable
         assert snapshot.view.nodes[there].taints == view.nodes[at].taints
