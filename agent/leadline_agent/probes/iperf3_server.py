@@ -43,7 +43,7 @@ LEAST_SHARE = 0.25  # of the bytes of a lease: fewer are no measurement
 # A test is read in so many pieces, and more of them are kept where packets were lost.
 PIECES, MAX_PIECES = 256, 4096
 LEAST_READ_BYTES = 2048
-MOST_TIME = 0.55  # of a test's time is measured: half of it, for pieces are coarse
+BURST_S = 0.005  # a shaper lets so much of its rate pass at once
 MOST_BEFORE = 0.95  # of the bytes before the measurement; the rest may be one late packet
 LEAST_MEASURED_S = 0.001  # packets come in batches, about every 0.1 ms
 CLOCK_SET_S = 0.005
@@ -112,19 +112,19 @@ class Arrivals:
         self._pieces.append((time_s, count))
 
     def report(self) -> pb.BandwidthReport:
-        """The rate of the second half of the bytes, or of those that came in the second half of the
-        time, if a shaper's burst let more than half of the bytes pass at once.
+        """The rate of the second half of the bytes, or of those that came after a shaper's burst, if
+        that let more than half of the bytes pass at once.
 
         If they came too fast to be timed, it is a lower bound: half of the bytes in all the time.
         """
         half = self.total_bytes / 2
         pieces = sorted(self._pieces)
         end_s = start_s = pieces[-1][0]
-        latest_s = end_s - MOST_TIME * (end_s - pieces[0][0])
+        burst_end_s = pieces[0][0] + BURST_S
         before = 0
         for time_s, at_once in groupby(pieces, key=itemgetter(0)):
             before += sum(count for _, count in at_once)
-            if before >= half and time_s >= latest_s:
+            if before >= half and time_s >= burst_end_s:
                 start_s = time_s
                 break
         is_timed = before <= MOST_BEFORE * self.total_bytes and end_s - start_s >= LEAST_MEASURED_S

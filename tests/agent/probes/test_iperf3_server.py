@@ -159,10 +159,9 @@ def test_what_comes_after_the_end_of_the_test_is_received_and_measured() -> None
             assert exchange(control)["streams"][0]["bytes"] == BYTES
         report = server.measured()
     assert not report.lower_bound
-    # Half of the bytes in the last 0.1 s of 0.2 s, and later where this thread had to wait for a
-    # processor. The half that came at once does not count.
-    assert 75_000 < report.measured_us < 2_000_000
-    assert report.bandwidth_mbps * report.measured_us / 8 < 0.55 * BYTES
+    # Half of the bytes in 0.2 s, and more where this thread had to wait for a processor.
+    assert 150_000 < report.measured_us < 2_000_000
+    assert report.bandwidth_mbps == pytest.approx(BYTES / 2 * 8 / report.measured_us, rel=0.15)
 
 
 def test_the_second_half_counts_and_the_first_does_not() -> None:
@@ -178,7 +177,7 @@ def test_the_second_half_counts_and_the_first_does_not() -> None:
             exchange(control)
         report = server.measured()
     assert report.duration_ms >= 600
-    assert 45_000 < report.measured_us < 1000 * report.duration_ms - 500_000
+    assert 90_000 < report.measured_us < 1000 * report.duration_ms - 500_000
 
 
 def test_bytes_behind_a_lost_packet_count_when_they_came() -> None:
