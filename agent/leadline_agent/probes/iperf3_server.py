@@ -112,8 +112,8 @@ class Arrivals:
         self._pieces.append((time_s, count))
 
     def report(self) -> pb.BandwidthReport:
-        """The rate of the second half of the bytes, or of those that came after a shaper's burst, if
-        that let more than half of the bytes pass at once.
+        """The rate of the second half of the bytes, or of those that came after a shaper's burst,
+        if that let more than half of the bytes pass at once.
 
         If they came too fast to be timed, it is a lower bound: half of the bytes in all the time.
         """
