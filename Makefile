@@ -39,7 +39,7 @@ test-examples: env ## Run the tests over generated examples again, with four tim
 	$(PYTEST) -q -n auto --dist worksteal --hypothesis-profile=many -m "hypothesis and not ($(SLOW))"
 
 # They compute and do not wait, so one worker for each core. Each experiment is one test.
-test-experiments: env ## Run the papers' experiments in full and compare docs/experiments.md
+test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, and simulate networks for long
 	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
 test-parts: env packages control-plane ## Run the tests on a real broker, real links and a real API server

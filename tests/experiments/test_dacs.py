@@ -329,6 +329,7 @@ def test_any_strategy_joins(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.mean(joining.key, Outcome.completion_s, "high load") > 50
 
 
+@pytest.mark.experiment
 def test_a_strategy_that_joins_has_rows_and_no_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "RUNS", 2)
     monkeypatch.setattr(study, "dacs_rows", lambda *_: [])

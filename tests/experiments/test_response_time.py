@@ -199,6 +199,7 @@ def test_no_claim_is_independent_of_the_stand_ins(result: Result) -> None:
     assert "a scale-down takes the replica created last" in built
 
 
+@pytest.mark.experiment
 def test_no_profile_of_the_first_worker_is_right_for_both_statements() -> None:
     # What the miss's reason says, tried out.
     def throughput(method: Method, w1_ms: float) -> Sequence[float]:

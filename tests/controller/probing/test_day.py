@@ -3,10 +3,13 @@
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from leadline_controller.probing.bandwidth import Account, BandwidthBudget, BandwidthPlanner
 
 from tests.controller.probing.day import KNOWN, Day, Plan
 from tests.controller.probing.day_audit import HOUR_S
+
+pytestmark = pytest.mark.experiment
 
 # Ten times as many faults as in the bench.
 PLAN = Plan(

@@ -68,6 +68,7 @@ def believed_by(run: Sounding) -> Floats:
     return found
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize(
     ("count", "minutes", "seed"),
     [(30, 1, 1), (30, 1, 2), (30, 1, 3), (100, 2, 1), (100, 2, 2), (200, 3, 1)],
@@ -108,6 +109,7 @@ def test_a_changed_round_trip_is_noticed_at_the_next_measurements_of_the_pair() 
     assert 0 < change["noticed_after_s"] <= 60
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("count", [6, 12, 30])
 def test_a_path_that_flaps_is_shown_as_flapping_and_no_other_one(count: int) -> None:
     values = (200.0, 5.0, 200.0, 5.0)
@@ -149,6 +151,7 @@ def at_random(ms: float) -> float:
     return float(np.random.default_rng(int(1e9 * ms)).uniform(0.1, 100))
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize(
     ("count", "minutes", "lie"),
     [
@@ -182,6 +185,7 @@ def test_honest_boards_never_contradict_their_peers(network: networks.Network) -
     assert not [link for link in run.telemetry.links(run.now_s) if link.flapping]
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("count", [6, 30, 60])
 def test_a_board_that_moves_is_not_taken_for_a_liar(count: int) -> None:
     run = _WithLiars(truth_of(networks.clustered, count, 1), set(), lambda ms: ms)
@@ -221,6 +225,7 @@ def test_two_boards_measure_each_other() -> None:
 # Bandwidth.
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize(
     ("network", "count", "seed"),
     [
@@ -262,6 +267,7 @@ def test_links_between_nodes_30_ms_apart_are_known_within_5_minutes(count: int) 
     assert max(node["link_time_share"] for node in nodes) <= 0.001
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("count", [4, 20, 100])
 def test_a_gigabit_link_is_known_as_one(count: int) -> None:
     run = Sounding(truth_of(networks.switched, count, 1, mbps=1000.0))
