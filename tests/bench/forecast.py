@@ -39,9 +39,9 @@ _SLOW_ORIGINS = 60
 def slow_methods() -> dict[str, Callable[[Floats, int], Floats]]:
     """statsmodels': each takes the values so far and how many to forecast. Empty without it."""
     try:
-        from statsmodels.tsa.arima.model import ARIMA  # type: ignore[import-not-found]
-        from statsmodels.tsa.forecasting.theta import ThetaModel  # type: ignore[import-not-found]
-        from statsmodels.tsa.holtwinters import (  # type: ignore[import-not-found]
+        from statsmodels.tsa.arima.model import ARIMA  # type: ignore[import-not-found]  # optional
+        from statsmodels.tsa.forecasting.theta import ThetaModel  # type: ignore[import-not-found]  # optional
+        from statsmodels.tsa.holtwinters import (  # type: ignore[import-not-found]  # optional
             Holt,
             SimpleExpSmoothing,
         )

@@ -81,13 +81,13 @@ def send(broker: Broker, nodes: list[str], each: int, cores: set[int], go: Event
         time.sleep(0.5)  # until the early reports have arrived
         connection.setblocking(False)
         for start in range(0, len(packets), 50):
-            _send_all(connection, b"".join(packets[start : start + 50]))
+            send_all(connection, b"".join(packets[start : start + 50]))
         connection.setblocking(True)
         while connection.recv(1 << 16):
             pass
 
 
-def _send_all(connection: socket.socket, data: bytes) -> None:
+def send_all(connection: socket.socket, data: bytes) -> None:
     while data:
         with suppress(BlockingIOError):
             connection.recv(1 << 16)  # the broker's confirmations

@@ -20,7 +20,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -39,7 +39,7 @@ from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.bench.boards import report
-from tests.bench.ingest import _packet, _text
+from tests.bench.ingest import _packet, _text, send_all
 from tests.controller.telemetry.wire_client import properties_of
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mosquitto import Broker, mosquitto
@@ -130,7 +130,7 @@ class _Boards:
             connection.setblocking(False)
             for start in range(0, len(self._names), 100):
                 born = (self._birth(at) for at in range(start, min(start + 100, len(self._names))))
-                _send(connection, b"".join(born))
+                send_all(connection, b"".join(born))
                 time.sleep(0.02)
             leases = ReadingClient("boards-leases", self._lease, 1 << 20)
             leases.on_connect = lambda client, *_: client.subscribe(
@@ -154,7 +154,7 @@ class _Boards:
             while self._tests and self._tests[0][0] <= time.monotonic():
                 _, node, lease = self._tests.popleft()
                 packets.append(self._tested(node, lease))
-            _send(connection, b"".join(packets))
+            send_all(connection, b"".join(packets))
             self._shared[_CPU_S] = time.process_time()
             turn += 1
 
@@ -231,16 +231,6 @@ class _Boards:
         return _packet(header, _text(topic) + number + self._properties[kind] + payload)
 
 
-def _send(connection: socket.socket, data: bytes) -> None:
-    while data:
-        with suppress(BlockingIOError):
-            connection.recv(1 << 16)  # the broker's confirmations
-        try:
-            data = data[connection.send(data) :]
-        except BlockingIOError:
-            time.sleep(0.001)
-
-
 def address(at: int) -> str:
     """The address of a board."""
     return f"10.99.{(at + 1) // 250}.{(at + 1) % 250}"
@@ -289,8 +279,8 @@ class _Measured:
             fit(now_s)
             self._fits_s.append(time.thread_time() - begin_s)
 
-        self._telemetry.report = timed_report  # type: ignore[method-assign]
-        self._telemetry.estimate_rtts = timed_fit  # type: ignore[method-assign]
+        self._telemetry.report = timed_report  # type: ignore[method-assign]  # it is timed
+        self._telemetry.estimate_rtts = timed_fit  # type: ignore[method-assign]  # it is timed
 
     async def run(self, warm_s: float | None, results: Connection) -> None:
         controller, begin_s = self._controller, time.monotonic()
