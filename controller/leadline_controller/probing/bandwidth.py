@@ -10,12 +10,12 @@ counts: on a link that was throttled it took longer than planned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain, islice
 from math import ceil, inf
 
-from leadline_controller.probing.spending import HOUR_S, AccountReading, HourlySpending
+from leadline_controller.probing.spending import DAY_S, SAVED_LINK_S, SHARE_OF_SAVINGS, Account
 from leadline_controller.telemetry.bandwidth import (
     AGREEING_SHARE,
     TESTS,
@@ -25,7 +25,6 @@ from leadline_controller.telemetry.bandwidth import (
     exact_s,
 )
 
-DAY_S = 86_400.0
 # Agents transfer whole blocks.
 BLOCK_BYTES = 16 * 1024
 # Fewer packets say nothing about a link.
@@ -43,13 +42,6 @@ _SHARE_OF_LINK_SPEED = 0.8
 # A checked value is measured exactly again after so long.
 _MEASURED_AGAIN_S = 900.0
 _BOUND_AGAIN_S = 120.0  # if a peer's link was no faster, because another one may be
-# A part of the budget stays unused, because tests take a little longer than planned.
-_PLANNED_SHARE = 0.95
-# The most that a budget saves while no test runs, and of that the most for one test.
-_SAVED_LINK_S, _SAVED_BYTES = 1.0, 30_000_000
-_SHARE_OF_SAVINGS = 0.9
-# Of the bytes that can be saved. A restart forgets debts, so metered uplinks have none.
-_MOST_DEBT = 0.1
 # A link that carries this share of its bandwidth for users is checked rarely; one that carries as
 # much as is believed shows by itself that it can.
 _BUSY_SHARE = 0.3
@@ -110,82 +102,6 @@ class PlannedTest:
     uplinks: tuple[str, ...]
     link_s: Mapping[str, float]
     checks_server: bool = False
-
-
-@dataclass(slots=True)
-class Account:
-    """The budget of one node or uplink, and what was spent since the start. most_debt: as a share
-    of the bytes that can be saved."""
-
-    share: float
-    bytes_per_day: float
-    at_s: float
-    most_debt: float = _MOST_DEBT
-    link_s: float = 0.0
-    bytes: float = 0.0
-    spent_link_s: float = 0.0
-    spent_bytes: int = 0
-    tests: int = 0
-    recent: HourlySpending = field(default_factory=HourlySpending)
-    since_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.since_s = self.at_s
-
-    def refill(self, now_s: float) -> None:
-        """Add what the time since the last call is worth."""
-        passed_s = max(0.0, now_s - self.at_s)
-        self.at_s = max(self.at_s, now_s)
-        link_s = self.link_s + passed_s * self.share * _PLANNED_SHARE
-        self.link_s = min(link_s, _SAVED_LINK_S)
-        # What was saved, and debts, count for the next day too.
-        bytes_per_day = self.bytes_per_day - (1 + self.most_debt) * self._saved_bytes
-        self.bytes = min(self.bytes + passed_s * bytes_per_day / DAY_S, self._saved_bytes)
-
-    @property
-    def most_bytes(self) -> float:
-        """The most that one test may transfer."""
-        return _SHARE_OF_SAVINGS * self._saved_bytes
-
-    def can_pay(self, link_s: float, amount: int, debt_s: float = 0.0) -> bool:
-        """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
-        if not self.share:
-            return False
-        most_bytes = self.most_debt * self._saved_bytes
-        debt_bytes = min(debt_s * self.bytes_per_day / DAY_S * 1000, most_bytes)
-        return self.link_s + debt_s >= link_s and self.bytes + debt_bytes >= amount
-
-    @property
-    def _saved_bytes(self) -> float:
-        """The most that can be saved."""
-        return min(_SAVED_BYTES, self.bytes_per_day / 4)
-
-    def pay(self, link_s: float, amount: int) -> None:
-        """Charge a test. Negative values correct the plan by what it took."""
-        self.link_s -= link_s
-        self.bytes -= amount
-        self.spent_link_s += link_s
-        self.spent_bytes += amount
-        self.recent.add(link_s, amount, self.at_s)
-
-    def read(self, name: str, pings_per_minute: float | None = None) -> AccountReading:
-        """The account as of the last `refill`."""
-        age_s = self.at_s - self.since_s
-        hour_s, _ = self.recent.of_last(1, self.at_s)
-        day_s, day_bytes = self.recent.of_last(24, self.at_s)
-        return AccountReading(
-            name=name,
-            allowed_share=self.share,
-            share=self.spent_link_s / max(age_s, 1.0),
-            hour_share=hour_s / min(max(age_s, 1.0), HOUR_S),
-            day_share=day_s / min(max(age_s, 1.0), DAY_S),
-            bytes_per_day=round(self.bytes_per_day),
-            bytes=self.spent_bytes,
-            day_bytes=round(day_bytes),
-            tests=self.tests,
-            age_s=age_s,
-            pings_per_minute=pings_per_minute,
-        )
 
 
 @dataclass(slots=True)
@@ -463,7 +379,7 @@ class BandwidthPlanner:
         # More than can be saved is never paid; fewer bytes give a lower bound.
         most = min(
             self._max_bytes,
-            _SHARE_OF_SAVINGS * _SAVED_LINK_S * min(mbps_of.values()) * 1e6 / 8,
+            SHARE_OF_SAVINGS * SAVED_LINK_S * min(mbps_of.values()) * 1e6 / 8,
             *(account.most_bytes for account in accounts),
         )
         blocks = min(ceil(wanted / BLOCK_BYTES), int(most // BLOCK_BYTES))

@@ -16,7 +16,6 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_controller.framework.model import Node
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.bandwidth import (
-    Account,
     BandwidthBudget,
     BandwidthPlanner,
     PlannedTest,
@@ -30,7 +29,7 @@ from leadline_controller.probing.planning import (
     PingRing,
     ProbeLimits,
 )
-from leadline_controller.probing.spending import AccountReading
+from leadline_controller.probing.spending import Account, AccountReading
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState
 

@@ -1,13 +1,20 @@
-"""What tests have cost a node or uplink of late. No I/O.
+"""What tests may cost a node or uplink, and have cost it of late. No I/O.
 
 Times are seconds on the controller's monotonic clock.
 """
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-HOUR_S = 3600
+HOUR_S, DAY_S = 3600, 86_400.0
 _HOURS = 24
+# A part of the budget stays unused, because tests take a little longer than planned.
+_PLANNED_SHARE = 0.95
+# The most that a budget saves while no test runs, and of that the most for one test.
+SAVED_LINK_S, _SAVED_BYTES = 1.0, 30_000_000
+SHARE_OF_SAVINGS = 0.9
+# Of the bytes that can be saved. A restart forgets debts, so metered uplinks have none.
+_MOST_DEBT = 0.1
 
 
 class HourlySpending:
@@ -72,3 +79,79 @@ class AccountReading:
     def day_bytes_left(self) -> int:
         """The bytes that may still be spent before the last 24 hours' bytes reach the limit."""
         return max(0, self.bytes_per_day - self.day_bytes)
+
+
+@dataclass(slots=True)
+class Account:
+    """The budget of one node or uplink, and what was spent since the start. most_debt: as a share
+    of the bytes that can be saved."""
+
+    share: float
+    bytes_per_day: float
+    at_s: float
+    most_debt: float = _MOST_DEBT
+    link_s: float = 0.0
+    bytes: float = 0.0
+    spent_link_s: float = 0.0
+    spent_bytes: int = 0
+    tests: int = 0
+    recent: HourlySpending = field(default_factory=HourlySpending)
+    since_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.since_s = self.at_s
+
+    def refill(self, now_s: float) -> None:
+        """Add what the time since the last call is worth."""
+        passed_s = max(0.0, now_s - self.at_s)
+        self.at_s = max(self.at_s, now_s)
+        link_s = self.link_s + passed_s * self.share * _PLANNED_SHARE
+        self.link_s = min(link_s, SAVED_LINK_S)
+        # What was saved, and debts, count for the next day too.
+        bytes_per_day = self.bytes_per_day - (1 + self.most_debt) * self._saved_bytes
+        self.bytes = min(self.bytes + passed_s * bytes_per_day / DAY_S, self._saved_bytes)
+
+    @property
+    def most_bytes(self) -> float:
+        """The most that one test may transfer."""
+        return SHARE_OF_SAVINGS * self._saved_bytes
+
+    def can_pay(self, link_s: float, amount: int, debt_s: float = 0.0) -> bool:
+        """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
+        if not self.share:
+            return False
+        most_bytes = self.most_debt * self._saved_bytes
+        debt_bytes = min(debt_s * self.bytes_per_day / DAY_S * 1000, most_bytes)
+        return self.link_s + debt_s >= link_s and self.bytes + debt_bytes >= amount
+
+    @property
+    def _saved_bytes(self) -> float:
+        """The most that can be saved."""
+        return min(_SAVED_BYTES, self.bytes_per_day / 4)
+
+    def pay(self, link_s: float, amount: int) -> None:
+        """Charge a test. Negative values correct the plan by what it took."""
+        self.link_s -= link_s
+        self.bytes -= amount
+        self.spent_link_s += link_s
+        self.spent_bytes += amount
+        self.recent.add(link_s, amount, self.at_s)
+
+    def read(self, name: str, pings_per_minute: float | None = None) -> AccountReading:
+        """The account as of the last `refill`."""
+        age_s = self.at_s - self.since_s
+        hour_s, _ = self.recent.of_last(1, self.at_s)
+        day_s, day_bytes = self.recent.of_last(24, self.at_s)
+        return AccountReading(
+            name=name,
+            allowed_share=self.share,
+            share=self.spent_link_s / max(age_s, 1.0),
+            hour_share=hour_s / min(max(age_s, 1.0), HOUR_S),
+            day_share=day_s / min(max(age_s, 1.0), DAY_S),
+            bytes_per_day=round(self.bytes_per_day),
+            bytes=self.spent_bytes,
+            day_bytes=round(day_bytes),
+            tests=self.tests,
+            age_s=age_s,
+            pings_per_minute=pings_per_minute,
+        )

@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.probing.bandwidth import (
     BLOCK_BYTES,
-    DAY_S,
     FAR_BYTES,
     LEAST_BYTES,
-    Account,
     BandwidthBudget,
     BandwidthPlanner,
     PlannedTest,
     Uplink,
 )
+from leadline_controller.probing.spending import DAY_S, Account
 from leadline_controller.telemetry.bandwidth import (
     BandwidthTest,
     LinkBandwidth,

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 from leadline_controller.framework.model import Node
-from leadline_controller.probing.bandwidth import DAY_S, Account, BandwidthBudget, Uplink
+from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
-from leadline_controller.probing.spending import HOUR_S, HourlySpending
+from leadline_controller.probing.spending import DAY_S, HOUR_S, Account, HourlySpending
 from leadline_controller.telemetry.state import Agent
 from leadline_wire.v1 import telemetry_pb2 as pb
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
-from leadline_controller.probing.bandwidth import Account, BandwidthBudget, BandwidthPlanner
+from leadline_controller.probing.bandwidth import BandwidthBudget, BandwidthPlanner
+from leadline_controller.probing.spending import Account
 
 from tests.controller.probing.day import KNOWN, Day, Plan
 from tests.controller.probing.day_audit import HOUR_S

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from leadline_controller.probing.bandwidth import (
-    DAY_S,
     BandwidthBudget,
     BandwidthPlanner,
     PlannedTest,
     Uplink,
 )
+from leadline_controller.probing.spending import DAY_S
 from leadline_controller.telemetry.bandwidth import LinkBandwidth, NodeLink
 
 SUSPECT = LinkBandwidth(5.0, 0.0, former_mbps=100.0)
