@@ -208,6 +208,7 @@ def _check_bandwidth(message: pb.BandwidthReport, _: topics.Topic) -> None:
     _check_most("transferred_bytes", message.transferred_bytes, MOST_TEST_BYTES)
     _check_most("duration_ms", message.duration_ms, MOST_TEST_MS)
     _check_most("measured_us", message.measured_us, MOST_TEST_MS * 1000)
+    _check_most("waited_us", message.waited_us, MOST_TEST_MS * 1000)
     _check_count("hindrances", message.hindrances, MOST_HINDRANCES)
 
 

@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.network,
     pytest.mark.broker,
     pytest.mark.cluster,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(700),
 ]
 
 

@@ -38,6 +38,7 @@ from leadline_agent.probes.iperf3_server import (
     leased_bytes,
     serve,
 )
+from leadline_agent.probes.processor_wait import ProcessorWait
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ LIBRARY_FOLDERS = ("usr/lib/", "usr/lib/*-linux-*/", "usr/local/lib/", "usr/lib6
 MIN_BYTES = 64 * 1024
 MIN_DURATION_MS = 100
 POLL_S = 0.05
+LOOK_S = 0.01  # a thread of iperf3 that sends lives no longer than the test
 MAX_OUTPUT_BYTES = 1 << 20
 RETRY_S = 0.3
 LEASES_REMEMBERED = 16
@@ -89,7 +91,7 @@ class ClientRun:
     """One run of iperf3's client, as this end saw it.
 
     elapsed_s: from before the connection to the results. sent_bytes: what the process wrote, with
-    iperf3's own messages; 0 if the kernel does not count.
+    iperf3's own messages; 0 if the kernel does not count. waited_us: for a processor.
     """
 
     output: str
@@ -97,6 +99,7 @@ class ClientRun:
     sent_bytes: int
     was_connected: bool
     hindrances: Sequence[pb.BandwidthReport.Hindrance] = ()
+    waited_us: int = 0
 
 
 def client_report(run: ClientRun, lease: BandwidthLease) -> pb.BandwidthReport:
@@ -121,6 +124,7 @@ def client_report(run: ClientRun, lease: BandwidthLease) -> pb.BandwidthReport:
         transferred_bytes=sent_bytes,
         duration_ms=max(1, round(run.elapsed_s * 1000)),
         hindrances=run.hindrances,
+        waited_us=run.waited_us,
     )
 
 
@@ -269,19 +273,21 @@ class Iperf3(Probe):
         monitor = _LeaseMonitor(child.pid, lease)
         output = b""
         assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - pipes
-        begin_s, result_s = time.monotonic(), None
-        hindrances = self._context.watch_hindrances()
+        begin_s, result_s, check_s = time.monotonic(), None, 0.0
+        hindrances, wait = self._context.watch_hindrances(), ProcessorWait()
         while not monitor.is_late(time.monotonic()):
-            if select.select((child.stdout,), (), (), POLL_S)[0]:
+            if select.select((child.stdout,), (), (), LOOK_S if output else POLL_S)[0]:
                 piece = os.read(child.stdout.fileno(), MAX_OUTPUT_BYTES)
                 if not output and piece:  # it is ready
                     hindrances = self._context.watch_hindrances()
+                    wait = ProcessorWait.of_process(child.pid)
                     monitor.begin()
                     begin_s = time.monotonic()
                     child.stdin.write(b"\n")
                 elif result_s is None:
                     result_s = time.monotonic()
                 output += piece
+                wait.look(child.pid)  # before it is gone
                 if len(output) > MAX_OUTPUT_BYTES:
                     raise IperfError(UNREADABLE)
                 if not piece:
@@ -290,15 +296,20 @@ class Iperf3(Probe):
                     except subprocess.TimeoutExpired:
                         raise IperfError("iperf3 did not end") from None
                     break
+            wait.look(child.pid)
+            if time.monotonic() < check_s:
+                continue
             if self._stopped.is_set():
                 raise IperfError("the agent is stopping")
             monitor.check(time.monotonic())
+            check_s = time.monotonic() + POLL_S
         return ClientRun(
             output=output.decode(errors="replace"),
             elapsed_s=(result_s or time.monotonic()) - begin_s,
             sent_bytes=monitor.sent_bytes,
             was_connected=monitor.connected_s is not None,
             hindrances=hindrances(),
+            waited_us=wait.us(),
         )
 
 

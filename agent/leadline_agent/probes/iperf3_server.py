@@ -26,6 +26,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.lease import BandwidthLease
 from leadline_agent.probes.base import WatchHindrances
+from leadline_agent.probes.processor_wait import ProcessorWait
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -218,13 +219,13 @@ class _TestServer:
         raise IperfError("the other end opened no stream")
 
     def _measure(self, control: socket.socket, stream: socket.socket) -> pb.BandwidthReport:
-        hindrances = self._watch_hindrances()
+        hindrances, wait = self._watch_hindrances(), ProcessorWait.of_this_thread()
         control.sendall(TEST_START + TEST_RUNNING)
         start_s, wall_offset_s = time.monotonic(), _wall_offset_s()
         arrivals = Arrivals(time.time(), self._expected_bytes)
         has_ended = self._receive(control, stream, start_s, arrivals)
         elapsed_s = time.monotonic() - start_s
-        held_back = hindrances()
+        held_back, waited_us = hindrances(), wait.us()
         # What more came is not counted, so that no result is beyond the lease.
         transferred_bytes = min(arrivals.total_bytes, self._expected_bytes)
         if transferred_bytes < self._expected_bytes:
@@ -242,6 +243,7 @@ class _TestServer:
         report.transferred_bytes = transferred_bytes
         report.duration_ms = max(1, round(elapsed_s * 1000))
         report.hindrances.extend(held_back)
+        report.waited_us = waited_us
         return report
 
     def _exchange_results(self, control: socket.socket, received: int, elapsed_s: float) -> None:

@@ -16,7 +16,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.probing.bandwidth import PlannedTest
 from leadline_controller.probing.planning import DELIVERY_S
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.telemetry.bandwidth import AGREEING_SHARE, BandwidthTest
 from leadline_controller.telemetry.contradictions import LEAST_AGAINST, outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
@@ -151,7 +151,8 @@ class BandwidthGrants:
             mbps=received.bandwidth_mbps,
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
-            is_hindered=bool(sent.hindrances or received.hindrances) or received.lower_bound,
+            is_hindered=_is_host_limited(sent, received),
+            is_untimed=received.lower_bound,
             requested_mbps=grant.requested_mbps,
         )
 
@@ -176,6 +177,14 @@ class BandwidthGrants:
         count = len({node for pair in self._verdicts for node in pair})
         found = outvoted(count, ends, disagree)
         return {name for name, at in index.items() if found[at]}
+
+
+def _is_host_limited(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:
+    """Whether a board was held back. While its threads wait for a processor, the link may be idle,
+    or a shaper may save for a burst, so the rate may be wrong by the share of that time."""
+    waited_us = max(sent.waited_us, received.waited_us)
+    may_differ = waited_us > (1 - AGREEING_SHARE) * received.measured_us
+    return may_differ or bool(sent.hindrances or received.hindrances)
 
 
 def _agree(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:

@@ -48,8 +48,8 @@ class BandwidthTest:
 
     seconds: the time over which the rate was measured, on the last part of the bytes. rtt_ms: of
     the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
-    voltage, or could not time it, so the link may do more. requested_mbps: by node, what its pods
-    requested when the test began.
+    voltage, so the link may do more. is_untimed: it was too fast to be timed. requested_mbps: by
+    node, what its pods requested when the test began.
     """
 
     client: str
@@ -59,6 +59,7 @@ class BandwidthTest:
     at_s: float
     rtt_ms: float | None = None
     is_hindered: bool = False
+    is_untimed: bool = False
     requested_mbps: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -69,7 +70,7 @@ class BandwidthTest:
     @property
     def is_exact(self) -> bool:
         """Whether this is what the links can do; else they can do at least `value_mbps`."""
-        return self.is_long and not self.is_hindered
+        return self.is_long and not (self.is_hindered or self.is_untimed)
 
     @property
     def value_mbps(self) -> float:
@@ -285,7 +286,7 @@ class NodeBandwidths:
                 known.lower = None
         elif test.is_exact or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps):
             known.higher = None
-            lower = _Lower(peer, test.mbps, test.is_long, test.is_hindered)
+            lower = _Lower(peer, test.mbps, test.is_exact, test.is_hindered)
             return self._lower(node, known, lower, result)
         return set()
 

@@ -103,7 +103,7 @@ def test_the_client_sends_whole_blocks_within_the_lease(max_bytes: int) -> None:
 
 def test_the_client_reports_its_own_bytes_and_time_and_no_bandwidth() -> None:
     assert client_report(run(output(seconds=0.5)), bandwidth_lease()) == pb.BandwidthReport(
-        transferred_bytes=LEASED_BYTES, duration_ms=600
+        transferred_bytes=LEASED_BYTES, duration_ms=600, waited_us=0
     )
 
 

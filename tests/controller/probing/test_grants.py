@@ -239,6 +239,19 @@ def test_a_result_of_a_hindered_board_is_marked(end: str) -> None:
     assert not result.is_exact
 
 
+@pytest.mark.parametrize("end", ["a", "b"])
+@pytest.mark.parametrize(("waited_share", "is_hindered"), [(0.19, False), (0.21, True)])
+def test_a_rate_is_exact_unless_a_board_waited_for_its_processor(
+    end: str, waited_share: float, is_hindered: bool
+) -> None:
+    waited = {"waited_us": round(waited_share * received().measured_us)}
+    grants = granted()
+    grants.report("a", sent(**(waited if end == "a" else {})), 4.0)
+    _, result = grants.report("b", received(**(waited if end == "b" else {})), 5.0)
+    assert result is not None
+    assert result.is_hindered == is_hindered
+
+
 def test_a_report_may_come_late_but_not_for_ever() -> None:
     grants = granted()
     assert grants.refusal("b", received(), ENDS_S + LATE_S) is None

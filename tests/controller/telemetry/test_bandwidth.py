@@ -423,7 +423,8 @@ def test_a_board_whose_host_is_always_too_busy_is_believed_slow_after_two_peers(
     beliefs.measured("a", "b", 4.5, hindered=True)
     assert beliefs.suspects() == {"a", "b"}  # it may be b that is busy
     beliefs.measured("a", "c", 4.1, hindered=True)
-    assert beliefs.of("a") == LinkBandwidth(4.5, beliefs.now_s)
+    believed = LinkBandwidth(4.5, beliefs.now_s, lower_bound=True, is_short=True)
+    assert beliefs.of("a") == believed
     assert beliefs.mbps("b", "c") == [100.0, 100.0]
     assert not beliefs.suspects()
 

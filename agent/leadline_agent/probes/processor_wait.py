@@ -1,0 +1,64 @@
+"""How long threads waited for a processor: so long a test was held up by the host, not by the link.
+
+A test takes some milliseconds, in which the kernel's counters of busy time hardly move, so its own
+threads are looked at.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+from leadline_wire import codec
+
+
+class ProcessorWait:
+    """What threads waited for a processor since this was created, and what a hypervisor took."""
+
+    def __init__(self, threads: Iterable[Path] = ()) -> None:
+        """threads: their folders in /proc."""
+        self._stolen_s = _stolen_s()
+        self._before_us = {thread: _waited_us(thread) for thread in threads}
+        self._waited_us: dict[Path, int] = {}
+
+    @classmethod
+    def of_this_thread(cls) -> "ProcessorWait":
+        """Of the thread that calls this."""
+        return cls([Path(psutil.PROCFS_PATH, "thread-self").resolve()])
+
+    @classmethod
+    def of_process(cls, pid: int) -> "ProcessorWait":
+        """Of all threads of a process, also of those that it starts later: call `look` while they
+        run."""
+        return cls(_threads(pid))
+
+    def look(self, pid: int) -> None:
+        """Note what the threads of the process have waited by now; no effect once it has ended."""
+        for thread in _threads(pid):
+            waited_us = _waited_us(thread) - self._before_us.get(thread, 0)
+            self._waited_us[thread] = max(waited_us, self._waited_us.get(thread, 0))
+
+    def us(self) -> int:
+        """Microseconds until now, or until the last `look` at a process; 0 where nobody counts."""
+        waited_us = dict(self._waited_us)
+        for thread, before_us in self._before_us.items():
+            waited_us[thread] = max(_waited_us(thread) - before_us, waited_us.get(thread, 0))
+        stolen_us = max(0, round((_stolen_s() - self._stolen_s) * 1e6))
+        return min(sum(waited_us.values()) + stolen_us, codec.MOST_TEST_MS * 1000)
+
+
+def _threads(pid: int) -> list[Path]:
+    try:
+        return list(Path(psutil.PROCFS_PATH, str(pid), "task").iterdir())
+    except OSError:
+        return []
+
+
+def _waited_us(thread: Path) -> int:
+    try:
+        return int((thread / "schedstat").read_text(encoding="ascii").split()[1]) // 1000
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _stolen_s() -> float:
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
