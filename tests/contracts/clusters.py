@@ -230,4 +230,5 @@ def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
 def with_metric(cluster: ClusterView, metric: str, values: list[float]) -> ClusterView:
     """The cluster with one column of metrics replaced."""
     column = np.array(values, dtype=np.float64)
-    return replace(cluster, metrics=replace(cluster.metrics, **{metric: column}))
+    changed: dict[str, Any] = {metric: column}
+    return replace(cluster, metrics=replace(cluster.metrics, **changed))

@@ -37,6 +37,7 @@ def view(
     assigned_pods: Sequence[Pod] = (),
     resources: Sequence[Resource] = (),
     bandwidth_most_mbps: Sequence[float] = (),
+    bandwidth_host_limited: Sequence[bool] = (),
 ) -> ClusterView:
     table = NodeTable(nodes)
     places = [table.index[pod.node_name or ""] for pod in assigned_pods]
@@ -51,6 +52,7 @@ def view(
         metrics=NodeMetrics(
             **{name: np.array(measured.get(name, unknown), dtype=np.float64) for name in METRICS},
             bandwidth_most_mbps=np.array(bandwidth_most_mbps, dtype=np.float64),
+            bandwidth_host_limited=np.array(bandwidth_host_limited, dtype=np.bool_),
         ),
         links=LinkTable(table.index, links),
         bandwidth_requested_mbps=np.array(

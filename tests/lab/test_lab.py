@@ -75,6 +75,20 @@ def test_status_lists_hosts_and_processes(name: str, no_netem: None) -> None:
     assert brief.log.read_text() == "spoke\n"
 
 
+def test_a_board_states_the_speed_of_its_interface_and_the_machine_keeps_its_own(name: str) -> None:
+    boards = (BoardSpec("n1", rate_mbps=8), BoardSpec("n2", rate_mbps=8, link_mbps=1000))
+    lab = labs.up(LabSpec(name, boards=boards))
+    mounts = Path("/proc/self/mounts").read_text()
+    stated = {}
+    for host in ("n1", "n2", "server"):
+        read = lab.command(host, ["cat", "/sys/class/net/eth0/speed"])
+        stated[host] = subprocess.run(read, capture_output=True, text=True, check=True).stdout
+    assert stated == {"n1": "10\n", "n2": "1000\n", "server": "10000\n"}
+    assert Path("/proc/self/mounts").read_text() == mounts
+    labs.down(name)
+    assert not lab.directory.exists()
+
+
 def test_the_same_lab_twice_is_refused_and_another_is_not(name: str) -> None:
     first = labs.up(LabSpec(name, boards=BOARDS[:1]))
     with pytest.raises(LabError, match=f"lab {name} exists already: end it with leadline lab"):

@@ -40,8 +40,28 @@ def test_a_users_file(tmp_path: Path) -> None:
 
 
 def test_the_plain_form_round_trips_through_json() -> None:
-    spec = LabSpec("x", boards=(BoardSpec("a", 4, 10), BoardSpec("b")))
+    spec = LabSpec("x", boards=(BoardSpec("a", 4, 10), BoardSpec("b"), BoardSpec("c", 4, 0, 100)))
     assert parse_spec(json.loads(json.dumps(spec.to_mapping()))) == spec
+
+
+@pytest.mark.parametrize(
+    ("rate_mbps", "link_mbps", "speed_mbps"),
+    [
+        (None, None, None),
+        (0.5, None, 10),
+        (10, None, 10),
+        (95.5, None, 100),
+        (1000, None, 1000),
+        (1001, None, 2500),
+        (10_000, None, 10_000),
+        (4, 100, 100),
+        (None, 1000, 1000),
+    ],
+)
+def test_an_interface_states_the_first_speed_of_ethernet_that_the_rate_fits_in(
+    rate_mbps: float | None, link_mbps: float | None, speed_mbps: int | None
+) -> None:
+    assert BoardSpec("a", rate_mbps, link_mbps=link_mbps).speed_mbps == speed_mbps
 
 
 @pytest.mark.parametrize(
@@ -70,6 +90,11 @@ def test_the_plain_form_round_trips_through_json() -> None:
         ({"boards": [{"name": "a", "rate_mbps": True}]}, "rate_mbps: expected a number"),
         ({"boards": [{"name": "a", "rate_mbps": "4"}]}, "rate_mbps: expected .* got '4'"),
         ({"boards": [{"name": "a", "rate_mbps": float("nan")}]}, "rate_mbps: expected"),
+        (
+            {"boards": [{"name": "a", "rate_mbps": 200, "link_mbps": 100}]},
+            r"boards\[0\]: link_mbps: expected a number from 200 to 10000, got 100",
+        ),
+        ({"boards": [{"name": "a", "link_mbps": 0}]}, "link_mbps: expected a number from 1 to"),
         ({"boards": [{"name": "a", "delay_ms": -1}]}, "delay_ms: expected a number from 0 to"),
         ({"boards": [{"name": "a", "delay_ms": float("inf")}]}, "delay_ms: expected"),
     ],

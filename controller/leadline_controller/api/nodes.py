@@ -114,6 +114,8 @@ class NodeReader:
         contradicting = self._source.telemetry.contradicting
         status.contradicting.extend(what for what, nodes in contradicting.items() if name in nodes)
         status.notes.extend(f"{what} contradict its peers'" for what in status.contradicting)
+        if any(metric.host_limited for metric in status.metrics):
+            status.notes.append("bandwidth is host-limited")
         if status.lost_messages:
             status.notes.append(f"{status.lost_messages} messages lost")
         return status
@@ -161,6 +163,7 @@ class NodeReader:
             status.bandwidth_mbps = link.bandwidth_mbps
             status.bandwidth_age_s = max(0.0, self._now_s - link.bandwidth_at_s)
             status.bandwidth_is_lower_bound = link.lower_bound
+            status.bandwidth_is_host_limited = link.is_host_limited
             status.bandwidth_confidence = self._source.telemetry.confidence(
                 BANDWIDTH, status.bandwidth_age_s
             )
@@ -179,6 +182,7 @@ class NodeReader:
                     confidence=self._source.telemetry.confidence(metric, age_s),
                     lower_bound=bandwidth is not None and bandwidth.lower_bound,
                     suspect=bandwidth is not None and bandwidth.is_suspect,
+                    host_limited=bandwidth is not None and bandwidth.is_host_limited,
                     source=bandwidth.source if bandwidth is not None else "",
                 )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from leadline_wire.v1 import control_pb2 as pb
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +20,8 @@ _UNREACHABLE = "unreachable"
 # Smaller ones are usual and would fill the matrix.
 _SHOWN_JITTER, _SHOWN_LOSS = 0.1, 0.005
 _UNKNOWN = (human.UNKNOWN, human.UNKNOWN)
+_HOST_LIMITED = "*>= "
+_FOOTNOTE = "* host-limited: a board was too busy, throttled or under voltage in the test"
 _MARKS = {"triangulated": "~", "estimated": "~", "stale": "?"}
 
 
@@ -39,6 +41,7 @@ def document(link: pb.LinkStatus, kinds: Iterable[Kind] = KINDS) -> dict[str, An
         fields["bandwidth_mbps"] = optional(link, "bandwidth_mbps")
         fields["bandwidth_age_s"] = optional(link, "bandwidth_age_s")
         fields["bandwidth_is_lower_bound"] = link.bandwidth_is_lower_bound
+        fields["bandwidth_is_host_limited"] = link.bandwidth_is_host_limited
         confidence = optional(link, "bandwidth_confidence")
         fields["bandwidth_confidence"] = None if confidence is None else round(confidence, 3)
     return fields
@@ -59,9 +62,12 @@ def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False)
         table(columns, known, numbers=("VALUE",), folding=columns[:2]),
         Text(f"{len(known)} of {count * (count - 1) // 2} pairs are known", style=DIM),
     )
-    if count > _MATRIX_AT_MOST:
-        return FirstThatFits([pairs])
-    return FirstThatFits([(_matrix(list(response.nodes), values, wide=wide),), pairs])
+    variants: list[tuple[RenderableType, ...]] = [pairs]
+    if count <= _MATRIX_AT_MOST:
+        variants = [(_matrix(list(response.nodes), values, wide=wide),), pairs]
+    made = FirstThatFits(variants)
+    is_noted = kind == "bandwidth" and any(x.bandwidth_is_host_limited for x in response.links)
+    return Group(made, Text(_FOOTNOTE, style=DIM)) if is_noted else made
 
 
 def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
@@ -122,5 +128,6 @@ def _value(link: pb.LinkStatus, kind: Kind, *, wide: bool = False) -> tuple[str,
         if wide and link.loss >= _SHOWN_LOSS:
             how.append(f"loss {human.number(100 * link.loss)} %")
         return f"{mark}{human.number(link.rtt_ms)}", " ".join(how).strip()
-    bound = ">= " if link.bandwidth_is_lower_bound else ""
-    return f"{bound}{human.number(link.bandwidth_mbps)}", human.age(link.bandwidth_age_s)
+    mark = ">= " if link.bandwidth_is_lower_bound else ""
+    mark = _HOST_LIMITED if link.bandwidth_is_host_limited else mark
+    return f"{mark}{human.number(link.bandwidth_mbps)}", human.age(link.bandwidth_age_s)

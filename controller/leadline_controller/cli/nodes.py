@@ -47,6 +47,7 @@ def document(status: pb.NodeStatus) -> dict[str, Any]:
             }
             | ({"lower_bound": True} if metric.lower_bound else {})
             | ({"suspect": True} if metric.suspect else {})
+            | ({"host_limited": True} if metric.host_limited else {})
             | ({"source": metric.source} if metric.source else {})
             for metric in status.metrics
         },
@@ -228,6 +229,8 @@ def _certainty(status: pb.NodeStatus) -> str:
                 how = "which it carried; not tested"
             elif metric.source == "interface":
                 how = "the speed of its interface; not tested"
+            if metric.host_limited:
+                how += "; host-limited"
             return f"{_bandwidth(status)} Mbit/s, {how}"
     return human.UNKNOWN
 

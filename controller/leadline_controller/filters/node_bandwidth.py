@@ -23,7 +23,8 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> FilterResult:
     def bound(i: int) -> str:
         is_bound = possible_mbps[i] > free_mbps[i]
         known_mbps = view.metrics.bandwidth_mbps[i]
-        return f"at least {known_mbps:.4g} Mbit/s is known" if is_bound else ""
+        limited = ", host-limited" if view.bandwidth_host_limited()[i] else ""
+        return f"at least {known_mbps:.4g} Mbit/s is known{limited}" if is_bound else ""
 
     def reason(i: int) -> str:
         if np.isnan(free_mbps[i]):

@@ -187,7 +187,8 @@ def _planned_decision(
     chosen = np.flatnonzero(candidates == node)
     if not chosen.size:
         return None
-    why = plan.why.get(pod.key, "as planned for the whole batch") + caveats(results, node)
+    why = plan.why.get(pod.key, "as planned for the whole batch")
+    why += caveats(results, node, view, strategy)
     scores = replace(strategy.score(view, pod, candidates), finalists=chosen)
     name = view.table.names[node]
     return Decision(

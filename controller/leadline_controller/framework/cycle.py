@@ -258,16 +258,23 @@ def decide(
     why = scores.why(at)
     if scores.finalists.size > 1:
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
-    why += caveats(results, int(candidates[at]))
+    why += caveats(results, int(candidates[at]), view, strategy)
     node = view.table.names[candidates[at]]
     return Decision(
         pod, node, why, strategy.name, strategy.better, view, results, scores, strategy.needs
     )
 
 
-def caveats(results: Mapping[str, FilterResult], node: int) -> str:
-    """What the filters are not certain of about the chosen node, as the end of a sentence."""
-    return "".join(f"; {caveat}" for each in results.values() if (caveat := each.caveat(node)))
+def caveats(
+    results: Mapping[str, FilterResult], node: int, view: ClusterView, strategy: Strategy
+) -> str:
+    """What the filters are not certain of about the chosen node, and whether the bandwidth that the
+    strategy reads is host-limited, as the end of a sentence."""
+    found = [each.caveat(node) for each in results.values()]
+    if "bandwidth_mbps" in strategy.needs and view.bandwidth_host_limited()[node]:
+        known_mbps = view.metrics.bandwidth_mbps[node]
+        found.append(f"its bandwidth, {known_mbps:.4g} Mbit/s, is host-limited")
+    return "".join(f"; {caveat}" for caveat in found if caveat)
 
 
 def feasible_nodes(view: ClusterView, results: Mapping[str, FilterResult]) -> Ints:

@@ -30,6 +30,8 @@ class NodeMetrics:
     seconds on the clock of the decision; shape (0, 0) without times, as in a snapshot.
     bandwidth_most_mbps: what the link can do at most; where only a lower bound is measured, the
     interface's speed, inf if unknown. Shape (0,) if no bandwidth is a bound, as in a snapshot.
+    bandwidth_host_limited: whether a board was too busy, throttled or under voltage in the test, so
+    that the link may do more. Shape (0,) in a snapshot.
     """
 
     cpu_percent: Floats
@@ -40,15 +42,23 @@ class NodeMetrics:
     bandwidth_mbps: Floats
     measured_at_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     bandwidth_most_mbps: Floats = field(default_factory=lambda: np.zeros(0))
+    bandwidth_host_limited: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
         """No measurements for `count` nodes."""
-        return cls(**{name: np.full(count, np.nan) for name in METRICS})
+        return cls.of({name: np.full(count, np.nan) for name in METRICS})
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Floats]) -> "NodeMetrics":
+        """Of one column for each of METRICS."""
+        return cls(*(columns[name] for name in METRICS))
 
 
 METRICS: tuple[str, ...] = tuple(
-    f.name for f in fields(NodeMetrics) if f.name not in ("measured_at_s", "bandwidth_most_mbps")
+    f.name
+    for f in fields(NodeMetrics)
+    if f.name not in ("measured_at_s", "bandwidth_most_mbps", "bandwidth_host_limited")
 )
 
 
@@ -200,6 +210,14 @@ class ClusterView:
             return self.bandwidth_free_mbps()
         stated = self.table.bandwidth_mbps
         return np.where(np.isnan(stated), most, stated) - self.bandwidth_requested_mbps
+
+    def bandwidth_host_limited(self) -> Bools:
+        """Whether the bandwidth of each node's link is known only from tests in which a board was
+        too busy, throttled or under voltage, shape (n,). A stated capacity is not measured."""
+        limited = self.metrics.bandwidth_host_limited
+        if not limited.size:
+            return np.zeros(len(self), dtype=np.bool_)
+        return limited & np.isnan(self.table.bandwidth_mbps)
 
     def registry_mbps(self) -> Floats:
         """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else the measured

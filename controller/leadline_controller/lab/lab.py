@@ -50,6 +50,8 @@ class Lab:
 
     def command(self, host: str, argv: Sequence[str]) -> list[str]:
         """The command line that runs ``argv`` on a host."""
+        if _speed_file(self.spec, host).exists():
+            argv = network.with_speed(argv, _speed_file(self.spec, host))
         return network.command_in(self.spec.namespace(host), argv)
 
     def start(self, host: str, name: str, argv: Sequence[str]) -> Process:
@@ -119,6 +121,7 @@ def status(name: str) -> dict[str, Any] | None:
             "address": spec.address(host.name),
             "rate_mbps": host.rate_mbps,
             "delay_ms": host.delay_ms,
+            "link_mbps": host.speed_mbps,
             "namespace": spec.namespace(host.name),
             "present": spec.namespace(host.name) in present,
             "processes": {p.name: p.running for p in recorded.processes if p.host == host.name},
@@ -169,6 +172,10 @@ def agent_command(folder: Path, address: str, settings: AgentSettings) -> list[s
     return ["env", *unset, sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
 
 
+def _speed_file(spec: LabSpec, host: str) -> Path:
+    return state.directory(spec.name) / f"{host}.speed"
+
+
 def _build(spec: LabSpec) -> None:
     recorded = LabState(spec)
     state.save(recorded)
@@ -176,6 +183,8 @@ def _build(spec: LabSpec) -> None:
     netem = network.has_netem(spec.namespace(SWITCH))
     relays = {}
     for number, host in enumerate(spec.hosts):
+        if host.speed_mbps is not None:
+            _speed_file(spec, host.name).write_text(f"{host.speed_mbps}\n", encoding="ascii")
         if relay := network.build_host(spec, host, number, netem):
             relays[f"relay-{host.name}"] = relay
     started = []

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from leadline_controller.lab.errors import CommandError
 from leadline_controller.lab.spec import SWITCH, BoardSpec, LabSpec, namespace_prefix
@@ -23,6 +24,7 @@ _MIN_QUEUE_BYTES = 15_000
 _BURST_S = 0.004
 _MIN_BURST_BYTES = 3_200
 _COMMAND_LIMIT_S = 20.0
+_SPEED_SCRIPT = f'mount --bind "$0" /sys/class/net/{HOST_END}/speed; exec "$@"'
 _OFFLOADS = ("tx", "tso", "gso", "gro", "sg")
 
 
@@ -109,6 +111,15 @@ def namespaces(name: str) -> list[str]:
 def command_in(namespace: str, argv: Sequence[str]) -> list[str]:
     """The command line that runs ``argv`` in a namespace."""
     return ["ip", "netns", "exec", namespace, *argv]
+
+
+def with_speed(argv: Sequence[str], speed: Path) -> list[str]:
+    """The command line that runs ``argv`` where a host's interface states the speed in this file,
+    as a board's does: a veth states 10 Gbit/s, and its driver cannot be told otherwise.
+
+    ``ip netns exec`` has given the process a /sys of its own, which nobody else sees.
+    """
+    return ["sh", "-c", _SPEED_SCRIPT, str(speed), *argv]
 
 
 def has_netem(namespace: str) -> bool:

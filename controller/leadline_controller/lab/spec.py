@@ -24,6 +24,7 @@ _BOARD_NAME = re.compile(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?")
 _MAX_RATE_MBPS = 10_000.0
 _MIN_RATE_MBPS = 0.1
 _MAX_DELAY_MS = 10_000.0
+_ETHERNET_MBPS = (10, 100, 1000, 2500, 5000, 10_000)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,18 @@ class BoardSpec:
     """Rate of the link in each direction, Mbit/s (10^6); None: not shaped."""
     delay_ms: float = 0.0
     """Delay that the link adds to a round trip, half of it in each direction."""
+    link_mbps: float | None = None
+    """Speed that the board's interface states, Mbit/s; None: see :attr:`speed_mbps`."""
+
+    @property
+    def speed_mbps(self) -> int | None:
+        """What the interface states: by default the first speed of Ethernet that the rate fits in.
+        None: what a veth states."""
+        if self.link_mbps is not None:
+            return round(self.link_mbps)
+        if self.rate_mbps is None:
+            return None
+        return next(mbps for mbps in _ETHERNET_MBPS if mbps >= self.rate_mbps)
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,7 @@ class LabSpec:
         boards = [
             {"name": board.name, "delay_ms": board.delay_ms}
             | ({} if board.rate_mbps is None else {"rate_mbps": board.rate_mbps})
+            | ({} if board.link_mbps is None else {"link_mbps": board.link_mbps})
             for board in self.boards
         ]
         return {"name": self.name, "subnet": str(self.subnet), "boards": boards}
@@ -130,9 +144,10 @@ def _boards(value: object, where: str) -> tuple[BoardSpec, ...]:
 def _board(value: object, where: str) -> BoardSpec:
     if not isinstance(value, Mapping):
         raise SpecError(
-            f"{where}: expected a table with name, rate_mbps, delay_ms, got {quoted(value)}"
+            f"{where}: expected a table with name, rate_mbps, delay_ms, link_mbps, "
+            f"got {quoted(value)}"
         )
-    _check_keys(value, {"name", "rate_mbps", "delay_ms"}, where)
+    _check_keys(value, {"name", "rate_mbps", "delay_ms", "link_mbps"}, where)
     name = value.get("name")
     if not isinstance(name, str) or not _BOARD_NAME.fullmatch(name):
         raise SpecError(
@@ -144,7 +159,12 @@ def _board(value: object, where: str) -> BoardSpec:
     if "rate_mbps" in value:
         rate = _number(value["rate_mbps"], _MIN_RATE_MBPS, _MAX_RATE_MBPS, f"{where}: rate_mbps")
     delay = _number(value.get("delay_ms", 0.0), 0.0, _MAX_DELAY_MS, f"{where}: delay_ms")
-    return BoardSpec(name, rate, delay)
+    link = None
+    if "link_mbps" in value:
+        link = _number(
+            value["link_mbps"], max(rate or 0.0, 1.0), _MAX_RATE_MBPS, f"{where}: link_mbps"
+        )
+    return BoardSpec(name, rate, delay, link)
 
 
 def _number(value: object, least: float, most: float, where: str) -> float:

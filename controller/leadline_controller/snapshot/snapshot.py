@@ -274,7 +274,7 @@ def _metrics(entries: Sequence[Fields]) -> NodeMetrics:
         values = [metrics.number(name, highest) for metrics in measured]
         return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 
-    return NodeMetrics(**{name: column(name) for name in METRICS})
+    return NodeMetrics.of({name: column(name) for name in METRICS})
 
 
 def _name(entry: Fields, field: str) -> str:

@@ -97,9 +97,10 @@ class LinkBandwidth:
 
     at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
     was too short (is_short), or the peer's link is no faster and the node's interface is. source:
-    TESTS, COUNTERS or INTERFACE. measured_s: when another node measured it last, and not by a short
-    test. former_mbps: of a suspect node, what was believed before the last test, with suspect_peer,
-    showed less.
+    TESTS, COUNTERS or INTERFACE. is_host_limited: a board was too busy, throttled or under voltage
+    in the test, so the link may do more; no such value is exact. measured_s: when another node
+    measured it last, and not by a short test. former_mbps: of a suspect node, what was believed
+    before the last test, with suspect_peer, showed less.
     """
 
     mbps: float
@@ -107,6 +108,7 @@ class LinkBandwidth:
     lower_bound: bool = False
     is_short: bool = False
     source: str = TESTS
+    is_host_limited: bool = False
     measured_s: float = field(default=-inf, compare=False)
     former_mbps: float | None = None
     suspect_peer: str = ""
@@ -168,6 +170,7 @@ class _Known:
     is_short: bool = False
     source: str = TESTS
     is_claim: bool = False
+    is_host_limited: bool = False
     measured_s: float = -inf
     tested_mbps: float = 0.0
     lower: _Lower | None = None
@@ -196,6 +199,7 @@ class NodeBandwidths:
                 mbps=lower.mbps,
                 at_s=known.at_s,
                 source=known.source,
+                is_host_limited=lower.is_hindered,
                 measured_s=known.measured_s,
                 former_mbps=known.mbps,
                 suspect_peer=lower.peer,
@@ -206,6 +210,7 @@ class NodeBandwidths:
             lower_bound=known.lower_bound,
             is_short=known.is_short,
             source=known.source,
+            is_host_limited=known.is_host_limited,
             measured_s=known.measured_s,
         )
 
@@ -295,6 +300,7 @@ class NodeBandwidths:
             if known.lower_bound:
                 known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS
                 known.is_short, known.measured_s = result.is_short, -inf
+                known.is_host_limited = result.is_host_limited
         elif known.is_claim or known.lower_bound or result.mbps <= known.mbps / AGREEING_SHARE:
             self._known[node] = result
         elif (least := self._confirmed(node, peer, known, result)) is not None:
@@ -352,6 +358,7 @@ class NodeBandwidths:
         if not result.is_claim:
             known.tested_mbps = best.mbps
         known.lower_bound = known.is_short = not best.is_exact
+        known.is_host_limited = best.is_hindered
         known.measured_s = result.at_s if best.is_exact else -inf
         known.lower = lower if lower.mbps < best.mbps else None
         other = self._known.get(earlier.peer)
@@ -397,6 +404,7 @@ class NodeBandwidths:
             return True
         if known.lower_bound and most > known.mbps:
             known.mbps, known.is_short, known.source = most, True, COUNTERS
+            known.is_host_limited = False
             if known.is_claim:
                 known.at_s = max(known.at_s, at_s)
             return True
@@ -424,9 +432,10 @@ def _result(
     return _Known(
         mbps=test.value_mbps,
         at_s=at_s,
-        lower_bound=not is_at_speed and (is_peers or not test.is_exact),
+        lower_bound=test.is_hindered or (not is_at_speed and (is_peers or not test.is_exact)),
         is_short=not is_at_speed and not test.is_exact,
         is_claim=is_claim,
+        is_host_limited=test.is_hindered,
         measured_s=-inf if is_claim else at_s,
         tested_mbps=0.0 if is_claim else test.mbps,
     )

@@ -67,7 +67,7 @@ class LinkReading:
     loss: the share of packets lost. jitter_ms: the mean deviation of rounds. flapping: the path
     changed several times, and rtt_ms is the higher one of its levels (paths.py).
     bandwidth_mbps: of the last bandwidth test. lower_bound: that was too short, or a board was
-    hindered; the pair can do at least this.
+    hindered; the pair can do at least this. is_host_limited: a board was.
     """
 
     a: str
@@ -83,6 +83,7 @@ class LinkReading:
     bandwidth_mbps: float | None = None
     bandwidth_at_s: float = 0.0
     lower_bound: bool = False
+    is_host_limited: bool = False
 
 
 class LinkState:
@@ -107,7 +108,7 @@ class LinkState:
         # |log(newest round / median before)| of pairs that are measured again
         self._deviations: deque[float] = deque(maxlen=_MAX_DEVIATIONS)
         self._estimates: RttEstimates | None = None
-        self._bandwidths: dict[_Pair, tuple[float, float, bool]] = {}
+        self._bandwidths: dict[_Pair, tuple[float, float, bool, bool]] = {}
         self._jumps: dict[str, tuple[str, float]] = {}  # the last peer, and when
         self._jumped_s: dict[str, float] = {}
         self._legs: dict[str, tuple[float, float]] = {}
@@ -185,7 +186,14 @@ class LinkState:
             self._version += 1
 
     def set_bandwidth(
-        self, node: str, peer: str, mbps: float, at_s: float, *, lower_bound: bool
+        self,
+        node: str,
+        peer: str,
+        mbps: float,
+        at_s: float,
+        *,
+        lower_bound: bool,
+        is_host_limited: bool = False,
     ) -> None:
         """Store the result of a bandwidth test, Mbit/s, unless a newer one is stored."""
         pair = _pair(node, peer)
@@ -193,7 +201,13 @@ class LinkState:
         if known is None and len(self._bandwidths) >= _MAX_LINKS:
             return
         if known is None or at_s >= known[1]:
-            self._bandwidths[pair] = (mbps, at_s, lower_bound)
+            self._bandwidths[pair] = (mbps, at_s, lower_bound, is_host_limited)
+
+    def is_host_limited(self, a: str, b: str, now_s: float) -> bool:
+        """Whether a board was held back in the last bandwidth test of this pair; false if its
+        result is unknown by now."""
+        test = self._bandwidths.get(_pair(a, b))
+        return test is not None and now_s - test[1] <= self._bandwidth_ttl_s and test[3]
 
     def fresh(
         self, now_s: float, estimated_from: Iterable[str] = (), node: str | None = None
@@ -231,12 +245,13 @@ class LinkState:
                 found[reading.a, reading.b] = reading
             for a, b, rtt_ms, at_s in bounds:
                 found[a, b] = LinkReading(a, b, rtt_ms, at_s, "mqtt", "measured", rtt_ms)
-            for pair, (mbps, at_s, lower_bound) in tests:
+            for pair, (mbps, at_s, lower_bound, is_host_limited) in tests:
                 found[pair] = replace(
                     found.get(pair, LinkReading(*pair)),
                     bandwidth_mbps=mbps,
                     bandwidth_at_s=at_s,
                     lower_bound=lower_bound,
+                    is_host_limited=is_host_limited,
                 )
             if estimates is not None:
                 for each in estimated_from:
@@ -473,7 +488,7 @@ class LinkState:
     def drop_old(self, now_s: float) -> None:
         """Remove what is too old; of the rows of round trips only once they are half of all, or
         a twentieth of the places when these are nearly all taken: it takes 0.1 s."""
-        for pair, (_, at_s, _) in list(self._bandwidths.items()):
+        for pair, (_, at_s, *_) in list(self._bandwidths.items()):
             if now_s - at_s > self._bandwidth_ttl_s:
                 del self._bandwidths[pair]
         for node, (_, at_s) in list(self._jumps.items()):

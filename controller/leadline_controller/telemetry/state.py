@@ -102,6 +102,7 @@ class TelemetryState:
         self._values = np.full((64, len(names)), np.nan)
         self._at_s = np.full((64, len(names)), -np.inf)
         self._is_bound = np.zeros(64, dtype=np.bool_)  # whether the bandwidth is a lower bound
+        self._is_host_limited = np.zeros(64, dtype=np.bool_)
         self._changes = 0
         self._cached: tuple[object, NodeMetrics] | None = None
         self._ttl_s = np.full(len(names), ttl.report_s)
@@ -254,7 +255,9 @@ class TelemetryState:
             used_mbps = {node: self._value(node, _USED, test.at_s) or 0.0 for node in ends}
             changed = self._bandwidths.add(test, link_mbps, used_mbps)
             self._links.set_bandwidth(
-                client, server, test.value_mbps, test.at_s, lower_bound=not test.is_exact
+                *(client, server, test.value_mbps, test.at_s),
+                lower_bound=not test.is_exact,
+                is_host_limited=test.is_hindered,
             )
             for node in changed & self._records.keys():
                 self._refresh_bandwidth(node, test.at_s)
@@ -332,6 +335,12 @@ class TelemetryState:
         infinite if the last rounds got no reply."""
         with self._lock:
             return self._links.rtt_ms_of(a, b, now_s)
+
+    def is_host_limited(self, a: str, b: str, now_s: float) -> bool:
+        """Whether the bandwidth of a pair is from a test in which a board was held back. That of a
+        node is in `metrics`."""
+        with self._lock:
+            return self._links.is_host_limited(a, b, now_s)
 
     def _value(self, node: str, column: str, now_s: float) -> float | None:
         record, at = self._records.get(node), self._columns[column]
@@ -453,7 +462,14 @@ class TelemetryState:
         link_mbps = np.nan_to_num(values[bounds, self._columns[_LINK]], nan=np.inf)
         most_mbps[bounds] = np.maximum(most_mbps[bounds], link_mbps)
         most_mbps.flags.writeable = False
-        return NodeMetrics(**metrics, measured_at_s=at_s, bandwidth_most_mbps=most_mbps)
+        host_limited = self._is_host_limited[slots] & ~np.isnan(most_mbps)
+        host_limited.flags.writeable = False
+        return NodeMetrics(
+            **metrics,
+            measured_at_s=at_s,
+            bandwidth_most_mbps=most_mbps,
+            bandwidth_host_limited=host_limited,
+        )
 
     def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
         record = self._record(node)
@@ -498,6 +514,8 @@ class TelemetryState:
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
             self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
             self._is_bound = np.concatenate((self._is_bound, np.zeros_like(self._is_bound)))
+            limited = self._is_host_limited
+            self._is_host_limited = np.concatenate((limited, np.zeros_like(limited)))
         return slot
 
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
@@ -507,6 +525,7 @@ class TelemetryState:
         value, at_s = (known.mbps, known.at_s) if known else (np.nan, -np.inf)
         self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
         self._is_bound[slot] = known is not None and known.lower_bound
+        self._is_host_limited[slot] = known is not None and known.is_host_limited
         self._changes += 1
         self.bandwidth_changes += known is not None and (known.mbps, known.lower_bound) != before
 

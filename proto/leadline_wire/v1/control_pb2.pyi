@@ -35,7 +35,7 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("name", "value", "age_s", "lower_bound", "suspect", "confidence", "source")
+    __slots__ = ("name", "value", "age_s", "lower_bound", "suspect", "confidence", "source", "host_limited")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class Measurement(_message.Message):
     SUSPECT_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    HOST_LIMITED_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: float
     age_s: float
@@ -50,7 +51,8 @@ class Measurement(_message.Message):
     suspect: bool
     confidence: float
     source: str
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ..., confidence: _Optional[float] = ..., source: _Optional[str] = ...) -> None: ...
+    host_limited: bool
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ..., confidence: _Optional[float] = ..., source: _Optional[str] = ..., host_limited: _Optional[bool] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s", "contradicting")
@@ -121,7 +123,7 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., placed_pods: _Optional[_Iterable[str]] = ..., history: _Optional[_Union[GetHistoryResponse, _Mapping]] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method", "rtt_source", "rtt_error_ms", "bandwidth_confidence", "loss", "jitter_ms", "flapping")
+    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "bandwidth_is_host_limited", "rtt_method", "rtt_source", "rtt_error_ms", "bandwidth_confidence", "loss", "jitter_ms", "flapping")
     A_FIELD_NUMBER: _ClassVar[int]
     B_FIELD_NUMBER: _ClassVar[int]
     RTT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +131,7 @@ class LinkStatus(_message.Message):
     BANDWIDTH_MBPS_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_AGE_S_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_IS_LOWER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_IS_HOST_LIMITED_FIELD_NUMBER: _ClassVar[int]
     RTT_METHOD_FIELD_NUMBER: _ClassVar[int]
     RTT_SOURCE_FIELD_NUMBER: _ClassVar[int]
     RTT_ERROR_MS_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +146,7 @@ class LinkStatus(_message.Message):
     bandwidth_mbps: float
     bandwidth_age_s: float
     bandwidth_is_lower_bound: bool
+    bandwidth_is_host_limited: bool
     rtt_method: str
     rtt_source: str
     rtt_error_ms: float
@@ -150,7 +154,7 @@ class LinkStatus(_message.Message):
     loss: float
     jitter_ms: float
     flapping: bool
-    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ..., rtt_source: _Optional[str] = ..., rtt_error_ms: _Optional[float] = ..., bandwidth_confidence: _Optional[float] = ..., loss: _Optional[float] = ..., jitter_ms: _Optional[float] = ..., flapping: _Optional[bool] = ...) -> None: ...
+    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., bandwidth_is_host_limited: _Optional[bool] = ..., rtt_method: _Optional[str] = ..., rtt_source: _Optional[str] = ..., rtt_error_ms: _Optional[float] = ..., bandwidth_confidence: _Optional[float] = ..., loss: _Optional[float] = ..., jitter_ms: _Optional[float] = ..., flapping: _Optional[bool] = ...) -> None: ...
 
 class GetHistoryRequest(_message.Message):
     __slots__ = ("name", "series", "from_unix_s", "to_unix_s", "step_s")

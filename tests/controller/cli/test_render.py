@@ -200,6 +200,22 @@ def test_a_node_shows_jitter_and_loss_of_its_links() -> None:
     assert shown[2:4] == ["0.25", "12.5"]
 
 
+def test_a_matrix_marks_what_is_host_limited_and_says_what_that_is() -> None:
+    bound: dict[str, Any] = {"bandwidth_is_lower_bound": True, "bandwidth_is_host_limited": True}
+    pairs = [
+        pb.LinkStatus(a="a", b="b", bandwidth_mbps=60, **bound),
+        pb.LinkStatus(a="a", b="c", bandwidth_mbps=94, bandwidth_is_lower_bound=True),
+    ]
+    answer = pb.GetMatrixResponse(nodes=["a", "b", "c"], links=pairs)
+    on = console()
+    on.print(links.matrix_of(answer, "bandwidth"))
+    assert rows(text(on))["a"] == ["·", "*>= 60", ">= 94"]
+    assert text(on).rstrip().endswith("throttled or under voltage in the test")
+    on = console()
+    on.print(links.matrix_of(answer, "rtt"))
+    assert "host-limited" not in text(on)
+
+
 def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:
     reader = NodeReader(example_controller([f"n{i}" for i in range(4, 24)]).source)
     narrow, broad = console(80), console(400)
@@ -285,6 +301,10 @@ def test_a_budget_shows_percent_of_link_time_and_bytes() -> None:
     [
         ({}, "94.9 Mbit/s, exact"),
         ({"lower_bound": True}, ">= 94.9 Mbit/s, a lower bound"),
+        (
+            {"lower_bound": True, "host_limited": True},
+            ">= 94.9 Mbit/s, a lower bound; host-limited",
+        ),
         ({"suspect": True}, "94.9 Mbit/s, suspect: before the last test it was more"),
         ({"source": "tests"}, "94.9 Mbit/s, exact"),
         (

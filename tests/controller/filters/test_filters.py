@@ -10,6 +10,7 @@ from leadline_controller.framework.cycle import FilterResult, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Node, Pod, Taint
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.netsched import NetSched
 
 from tests.controller.builders import GIB, node, pod, view
 
@@ -311,3 +312,24 @@ def test_a_lower_bound_of_the_bandwidth_refuses_no_pod(
     else:
         assert result.caveat(0) == caveat
         assert decision.why.endswith(f"; {caveat}" if caveat else "free")
+
+
+def test_a_decision_says_that_the_bandwidth_that_it_is_for_is_host_limited() -> None:
+    cluster = view(
+        [node("busy"), node("stated", bandwidth_mbps=90.0)],
+        metrics={"bandwidth_mbps": [94.0, 80.0]},
+        bandwidth_most_mbps=[1000.0, 1000.0],
+        bandwidth_host_limited=[True, True],
+    )
+    assert cluster.bandwidth_host_limited().tolist() == [True, False]
+    chosen = decide(cluster, pod(), FILTERS, NetSched(), Random(0))
+    assert chosen.node == "busy"
+    assert chosen.why.endswith("; its bandwidth, 94 Mbit/s, is host-limited")
+    assert "host-limited" not in decide(cluster, pod(), FILTERS, KubeDefault(), Random(0)).why
+    wanting = pod(annotations={"bandwidth-mbps": "95"})
+    caveat = FILTERS["NodeBandwidthFit"](cluster, wanting).caveat(0)
+    assert caveat == "at least 94 Mbit/s is known, host-limited"
+
+
+def test_a_view_without_measurements_has_no_host_limited_bandwidth() -> None:
+    assert view([node("n")]).bandwidth_host_limited().tolist() == [False]

@@ -414,6 +414,35 @@ def test_a_result_of_a_hindered_board_is_a_lower_bound_and_no_suspicion() -> Non
     new.measured("a", "b", 20.0, hindered=True)
     assert new.of("a").mbps == pytest.approx(20 / 1.05)
     assert new.of("a").lower_bound
+    assert new.of("a").is_host_limited
+
+
+def test_no_value_of_a_hindered_board_is_exact_not_even_at_the_speed_of_its_interface() -> None:
+    beliefs = Beliefs(dict.fromkeys("abc", 95.0), dict.fromkeys("abc", 100.0))
+    beliefs.measured("a", "b", 95.0, hindered=True)
+    assert (beliefs.of("a").lower_bound, beliefs.of("a").is_short) == (True, False)
+    assert beliefs.of("a").is_host_limited
+    beliefs.test("a", "b")
+    assert beliefs.of("a") == LinkBandwidth(95.0, beliefs.now_s)
+    beliefs.measured("a", "b", 90.0, hindered=True)
+    assert beliefs.of("a") == LinkBandwidth(95.0, beliefs.now_s)
+
+
+def test_a_board_that_only_hindered_tests_contradict_is_suspect_and_host_limited() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 4.5, hindered=True)
+    assert (beliefs.of("a").is_suspect, beliefs.of("a").is_host_limited) == (True, True)
+    beliefs.measured("a", "c", 4.5)
+    beliefs.measured("a", "d", 4.5)
+    assert beliefs.of("a") == LinkBandwidth(4.5, beliefs.now_s)
+
+
+def test_traffic_that_raises_a_host_limited_bound_is_none() -> None:
+    beliefs = Beliefs(dict.fromkeys("ab", 100.0))
+    beliefs.measured("a", "b", 50.0, hindered=True)
+    beliefs.bandwidths.carry("a", 60.0, 100.0, beliefs.now_s)
+    assert beliefs.of("a").source == "counters"
+    assert not beliefs.of("a").is_host_limited
 
 
 def test_a_board_whose_host_is_always_too_busy_is_believed_slow_after_two_peers() -> None:
@@ -423,7 +452,9 @@ def test_a_board_whose_host_is_always_too_busy_is_believed_slow_after_two_peers(
     beliefs.measured("a", "b", 4.5, hindered=True)
     assert beliefs.suspects() == {"a", "b"}  # it may be b that is busy
     beliefs.measured("a", "c", 4.1, hindered=True)
-    believed = LinkBandwidth(4.5, beliefs.now_s, lower_bound=True, is_short=True)
+    believed = LinkBandwidth(
+        4.5, beliefs.now_s, lower_bound=True, is_short=True, is_host_limited=True
+    )
     assert beliefs.of("a") == believed
     assert beliefs.mbps("b", "c") == [100.0, 100.0]
     assert not beliefs.suspects()

@@ -68,6 +68,19 @@ def test_a_bound_that_is_too_old_is_unknown() -> None:
     np.testing.assert_equal(most_mbps(state, 1801.0), [NAN, NAN, NAN])
 
 
+def test_the_columns_say_which_bandwidths_are_host_limited() -> None:
+    state = builder().state
+    state.bandwidth(BandwidthTest("n1", "n2", 50.0, LONG_S, 0.0, is_hindered=True))
+    assert list(state.metrics(NODES, 0.0).bandwidth_host_limited) == [True, True, False]
+    assert state.is_host_limited("n2", "n1", 0.0)
+    assert [link.is_host_limited for link in state.links(0.0)] == [True]
+    assert list(state.metrics(NODES, 1801.0).bandwidth_host_limited) == [False, False, False]
+    assert not state.is_host_limited("n2", "n1", 1801.0)
+    measure(state, 94.0, LONG_S)
+    assert not state.metrics(NODES, 0.0).bandwidth_host_limited.any()
+    assert not state.is_host_limited("n1", "n2", 0.0)
+
+
 def test_the_columns_are_cached_until_something_changes() -> None:
     state = builder().state
     measure(state, 94.0, SHORT_S)
