@@ -60,32 +60,34 @@ _PODS, _NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
 _MASTER_TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 _EVERY_S = 1.0
 _KNOWN_S = 90.0
-_FAST_S = 300.0  # on a busy machine
+_FAST_S = 60.0
 _SET_UP_S = 120.0
 
 
 @dataclass
 class Seen:
     """One look at the controller. at_s: since its start. mbps: the bandwidth that is believed of
-    each board; bounds: those of which it is a lower bound; suspects: those that a test contradicts.
-    """
+    each board; bounds: those of which it is a lower bound; suspects: those that a test contradicts;
+    limited: those that a busy host limited."""
 
     at_s: float
     mbps: dict[str, float]
     bounds: list[str]
     suspects: list[str]
+    limited: list[str]
 
     def changed(self, before: Seen) -> bool:
         """Whether it differs from an earlier look by more than the noise of a test."""
         known = {name: mbps / before.mbps.get(name, nan) for name, mbps in self.mbps.items()}
         return any(not 0.9 < share < 1.1 for share in known.values()) or (
-            (self.bounds, self.suspects) != (before.bounds, before.suspects)
+            (self.bounds, self.suspects, self.limited)
+            != (before.bounds, before.suspects, before.limited)
         )
 
     def __str__(self) -> str:
         values = "  ".join(
             f"{name}{'>=' if name in self.bounds else '  '}{self.mbps.get(name, nan):6.1f}"
-            f"{'?' if name in self.suspects else ' '}"
+            f"{'?' if name in self.suspects else '*' if name in self.limited else ' '}"
             for name in RATES_MBPS
         )
         return f"{self.at_s:7.1f} s  {values}"
@@ -96,7 +98,8 @@ class Played:
     """The results. Times are seconds since the start of the controller.
 
     known_s: when the bandwidth of every board was known. fast_s: since when each gigabit board is
-    known as one; those that are not yet are not in it. first: the traffic of each board's link
+    known as one; those that are not yet are not in it. limited: the boards whose bandwidth is
+    host-limited at `ended_s`. first: the traffic of each board's link
     from the start to `known_s`; then: from there to `ended_s`; tests: how many began until
     `known_s`. budget: the answer of `leadline budget` at `ended_s`, and as a table. fast_pod: where
     and when the pod that wants 150 Mbit/s was placed. pods: when each of the others was created,
@@ -107,6 +110,7 @@ class Played:
     seen: list[Seen] = field(default_factory=list)
     known_s: float = nan
     fast_s: dict[str, float] = field(default_factory=dict)
+    limited: list[str] = field(default_factory=list)
     ended_s: float = nan
     tests: dict[str, int] = field(default_factory=dict)
     first: dict[str, Traffic] = field(default_factory=dict)
@@ -135,7 +139,7 @@ class Played:
 
     def show(self) -> str:
         """The results as text."""
-        lines = ["what is believed of each board's link, Mbit/s (>= lower bound, ? suspect):"]
+        lines = ["believed of each link, Mbit/s (>= lower bound, * host-limited, ? suspect):"]
         for before, now in zip([None, *self.seen], self.seen, strict=False):
             if before is None or now.changed(before):
                 lines.append(str(now))
@@ -242,9 +246,9 @@ class _Watch:
         played.first = self._traffic(begin)
         known = link_traffic.read(self.counts)
         self._until(duration_s - self._at_s(), lambda: False)
-        fast = {board.name for board in FAST}
-        self._until(_FAST_S, lambda: fast <= played.fast_s.keys())
+        self._until(_FAST_S, lambda: played.fast_s.keys() >= {board.name for board in FAST})
         played.then, played.ended_s = self._traffic(known), self._at_s()
+        played.limited = played.seen[-1].limited
         played.budget = json.loads(self._ask("budget", "-o", "json"))
         played.table = self._ask("budget", "-o", "wide")
         played.metrics = {
@@ -303,6 +307,7 @@ class _Watch:
                 {name: each["value"] for name, each in known.items()},
                 [name for name, each in known.items() if each.get("lower_bound")],
                 [name for name, each in known.items() if each.get("suspect")],
+                [name for name, each in known.items() if each.get("host_limited")],
             )
         )
         now_s, believed = self._at_s(), self.played.seen[-1].mbps

@@ -66,7 +66,15 @@ if MINUTES >= 10:
 
 
 def test_a_gigabit_link_is_known_as_one(played: Played) -> None:
-    assert played.fast_s.keys() == {board.name for board in FAST}, f">= {LEAST_FAST_MBPS} Mbit/s"
+    # A machine without a free core for minutes cannot show it, and then has to say so.
+    limited = set() if MINUTES >= 10 else set(played.limited)
+    unknown = {board.name for board in FAST} - played.fast_s.keys()
+    assert unknown <= limited, f"not known as {LEAST_FAST_MBPS:g} Mbit/s"
+
+
+def test_no_value_that_a_busy_host_limited_is_exact(played: Played) -> None:
+    for seen in played.seen:
+        assert set(seen.limited) <= {*seen.bounds, *seen.suspects}, seen.at_s
 
 
 def test_a_pod_that_wants_150_mbps_is_placed(played: Played) -> None:

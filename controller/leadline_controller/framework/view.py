@@ -52,7 +52,7 @@ class NodeMetrics:
     @classmethod
     def of(cls, columns: Mapping[str, Floats]) -> "NodeMetrics":
         """Of one column for each of METRICS."""
-        return cls(*(columns[name] for name in METRICS))
+        return cls(**columns, bandwidth_host_limited=np.zeros(0, dtype=np.bool_))
 
 
 METRICS: tuple[str, ...] = tuple(

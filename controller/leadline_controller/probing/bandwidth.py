@@ -36,6 +36,9 @@ FAR_BYTES = 2 * LEAST_BYTES
 _MEASURED_SHARE = 0.5
 _FIRST_MBPS = 50.0  # assumed for a link of unknown speed
 _LARGER_EACH_TIME = 5.0  # the next test after a lower bound
+# A board that waits for its processor now and then waits for a smaller share of a longer test, and
+# of that a shaper's burst is a smaller part.
+_LONGER_IF_HINDERED = 4.0
 _MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip has an error
 # A lower bound of this share of the link's speed is as good as the speed.
 _SHARE_OF_LINK_SPEED = 0.8
@@ -371,7 +374,8 @@ class BandwidthPlanner:
             mbps = min(_expected_mbps(link), _expected_mbps(other))
             if purpose is Purpose.SETTLE and link.bandwidth is not None:
                 mbps = min(mbps, link.bandwidth.mbps)
-            wanted = _MARGIN * mbps * 1e6 / 8 * exact_s(rtt) / _MEASURED_SHARE
+            longer = _LONGER_IF_HINDERED if _is_host_limited(link) else 1.0
+            wanted = longer * _MARGIN * mbps * 1e6 / 8 * exact_s(rtt) / _MEASURED_SHARE
         mbps_of = {each.name: _assumed_mbps(each) for each in (link, other)}
         mbps_of |= {name: self._uplinks[name].mbps or _FIRST_MBPS for name in uplinks}
         accounts = [self._node_accounts[each.name] for each in (link, other)]
@@ -476,6 +480,12 @@ def _is_open(link: NodeLink) -> bool:
     if bandwidth is None or not bandwidth.is_short:
         return False
     return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
+
+
+def _is_host_limited(link: NodeLink) -> bool:
+    """Whether a board was held back in the test that its bandwidth is from."""
+    bandwidth = link.bandwidth
+    return bandwidth is not None and bandwidth.is_host_limited and not bandwidth.is_suspect
 
 
 def _is_useful(peer: NodeLink, link: NodeLink) -> bool:
