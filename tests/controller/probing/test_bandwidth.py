@@ -348,6 +348,19 @@ def test_a_test_has_as_many_bytes_as_its_measurement_needs(link: NodeLink, amoun
     assert planned.max_bytes == amount
 
 
+def test_the_bound_that_a_board_which_is_held_back_reaches_ends_the_larger_tests() -> None:
+    speed_mbps, rate_mbps = 100.0, 95.6  # of the interface, and what TCP leaves of it
+    short: dict[str, Any] = {"lower_bound": True, "is_short": True}
+    bound = known("a", 70.0, **short, is_host_limited=True)
+    planner = planner_of(links := [replace(bound, link_mbps=speed_mbps), known("b", speed_mbps)])
+    (planned,) = planner.plan(links, lan, LATER_S)
+    (not_held_back,) = planned_for([known("a", 70.0, **short), known("b", speed_mbps)])
+    assert planned.max_bytes > 4 * not_held_back.max_bytes
+    seconds = planned.max_bytes / 2 * 8e-6 / rate_mbps
+    test = BandwidthTest("a", "b", rate_mbps, seconds, 0.0, LAN_MS, is_hindered=True)
+    assert test.value_mbps >= 0.8 * speed_mbps
+
+
 def test_a_measurement_between_far_nodes_needs_more_bytes() -> None:
     link = suspect("a", 5.0, 100.0)
     links = [link, known("b", 1000.0)]
