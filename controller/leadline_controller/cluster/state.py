@@ -154,10 +154,11 @@ class ClusterState:
     def nodes_of_rows(self) -> list[str]:
         """The nodes whose round trips to all others strategies need: the control plane, where
         requests enter the cluster, and the user nodes of pods, those of most pods first."""
-        users = Counter(pod.annotations.user_node for pod in self._pods.values())
+        pods = (pod for pod in self._pods.values() if not pod.finished)
+        users = Counter(pod.annotations.user_node for pod in pods)
         control_plane = [name for name, node in self._nodes.items() if node.is_control_plane]
-        named = (name for name, _ in users.most_common() if name in self._nodes)
-        return list(dict.fromkeys((*sorted(control_plane), *named)))
+        known = [name for name, _ in users.most_common() if name in self._nodes]
+        return list(dict.fromkeys((*sorted(control_plane), *known)))
 
     def begin_run(self) -> None:
         """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2)."""
