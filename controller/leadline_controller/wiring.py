@@ -147,6 +147,7 @@ class Controller:
             self._nodes,
             self.state.bandwidth_requested_mbps,
             lambda: session.is_connected(),
+            self.state.nodes_of_rows,
         )
         self.probe_scheduler = probe_scheduler
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)

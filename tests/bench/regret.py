@@ -14,6 +14,7 @@ from leadline_controller.framework.model import CPU, MEMORY, Link, Node
 from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.view import ClusterView, Floats, LinkTable, NodeMetrics
 from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.probing.sounding import Sounding
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.response_time import ResponseTime
 
@@ -52,6 +53,26 @@ def mean_rtt_ms(strategy: Strategy, table: NodeTable, links: LinkTable, true: Fl
     return float(np.mean(picked_ms))
 
 
+def ratio(strategy: Strategy, run: Sounding, links: LinkTable | None = None) -> float:
+    """The mean true round trip to the picked nodes as a ratio to the best possible one. links: what
+    is known, by default what this run believes."""
+    table = table_of(run)
+    links = run.telemetry.link_table(table, run.now_s) if links is None else links
+    return mean_rtt_ms(strategy, table, links, run.truth.rtt_ms) / best_ms(run.truth.rtt_ms)
+
+
+def table_of(run: Sounding) -> NodeTable:
+    """The boards of the run, all alike."""
+    return NodeTable([Node(name, {CPU: 4000, MEMORY: 1 << 33}) for name in run.truth.names])
+
+
+def best_ms(true: Floats) -> float:
+    """The mean true round trip from each board to its nearest other one."""
+    nearest = true.copy()
+    np.fill_diagonal(nearest, np.inf)
+    return float(nearest.min(axis=1).mean())
+
+
 def rows(count: int) -> dict[str, list[float]]:
     """For each strategy the best possible mean round trip, ms, and as ratios to it: before, now,
     and with full knowledge."""
@@ -59,7 +80,6 @@ def rows(count: int) -> dict[str, list[float]]:
     for seed in range(1, SEEDS[count] + 1):
         run = recorded(networks.clustered, count, SIZES[count], seed)
         true, names = run.truth.rtt_ms, run.truth.names
-        table = NodeTable([Node(name, {CPU: 4000, MEMORY: 1 << 33}) for name in names])
         ring = [
             Link(names[at], names[(at + step) % count], float(true[at, (at + step) % count]))
             for at in range(count)
@@ -67,14 +87,10 @@ def rows(count: int) -> dict[str, list[float]]:
         ]
         ends = np.argwhere(np.triu(np.ones_like(true), 1))
         full = LinkTable.of_columns(count, ends, true[tuple(ends.T)], np.zeros(len(ends)))
-        now = run.telemetry.link_table(table, run.now_s)
-        nearest = true.copy()
-        np.fill_diagonal(nearest, np.inf)
-        best_ms = float(nearest.min(axis=1).mean())
         for name, strategy in STRATEGIES.items():
-            knowledge = (LinkTable(table.index, ring), now, full)
-            ratios = [mean_rtt_ms(strategy, table, each, true) / best_ms for each in knowledge]
-            found[name].append([best_ms, *ratios])
+            knowledge = (LinkTable(table_of(run).index, ring), None, full)
+            ratios = [ratio(strategy, run, each) for each in knowledge]
+            found[name].append([best_ms(true), *ratios])
     return {name: np.mean(values, axis=0).tolist() for name, values in found.items()}
 
 

@@ -5,6 +5,7 @@ of pods would pile up on one node. The API server stays the only truth: an assum
 the watch shows the pod or the binding fails.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -149,6 +150,15 @@ class ClusterState:
         """The bandwidth that the pods of each node request, by node, where they request any."""
         names, requested_mbps = self.table.names, self._occupancy.bandwidth_requested_mbps()
         return {names[i]: float(requested_mbps[i]) for i in np.flatnonzero(requested_mbps)}
+
+    def nodes_of_rows(self) -> list[str]:
+        """The nodes whose round trips to all others strategies need: the control plane, where
+        requests enter the cluster, and the user nodes of pods, those of most pods first."""
+        pods = (pod for pod in self._pods.values() if not pod.finished)
+        users = Counter(pod.annotations.user_node for pod in pods)
+        control_plane = [name for name, node in self._nodes.items() if node.is_control_plane]
+        known = [name for name, _ in users.most_common() if name in self._nodes]
+        return list(dict.fromkeys((*sorted(control_plane), *known)))
 
     def begin_run(self) -> None:
         """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2)."""

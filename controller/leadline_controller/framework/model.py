@@ -91,6 +91,9 @@ class Image:
     layers: tuple[Layer, ...]
 
 
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node.
@@ -116,6 +119,14 @@ class Node:
     registry_mbps: float | None = None
     features: frozenset[str] = frozenset()
     addresses: tuple[str, ...] = ()
+
+    @property
+    def is_control_plane(self) -> bool:
+        """Whether a label or a taint says so, by its name now or that of former versions."""
+        return any(
+            key in self.labels or any(taint.key == key for taint in self.taints)
+            for key in _CONTROL_PLANE
+        )
 
 
 @dataclass(frozen=True, slots=True)

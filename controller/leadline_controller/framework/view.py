@@ -5,10 +5,11 @@ Every array has one entry for each node, in the order of `ClusterView.nodes`. An
 measurement is NaN, never zero.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
@@ -62,6 +63,26 @@ METRICS: tuple[str, ...] = tuple(
 )
 
 
+# Of so few nodes, the round trips to each are taken one by one; of more, those of a sample are.
+_FEW_NODES, _SAMPLED_NODES = 8, 128
+
+
+class Estimates(Protocol):
+    """Round trips between the n nodes of a table that were not measured, ms, NaN if unknown."""
+
+    def rtt_ms_from(self, node: int) -> Floats:
+        """From `node` to each, shape (n,)."""
+        ...
+
+    def modelled_ms(self, a: Ints, b: Ints) -> Floats:
+        """Of m pairs, shape (m,). Quicker than rtt_ms_from, and less precise."""
+        ...
+
+    def modelled_ms_to(self, nodes: Ints) -> Floats:
+        """From each to m nodes, shape (n, m). As modelled_ms."""
+        ...
+
+
 class LinkTable:
     """Round trips between nodes: the measured ones, sparse, because a full mesh of thousands of
     nodes is not measured, and estimates of the others where there are any."""
@@ -82,16 +103,16 @@ class LinkTable:
         ends: Ints,
         rtt_ms: Floats,
         at_s: Floats,
-        estimate: Callable[[int], Floats] | None = None,
+        estimates: Estimates | None = None,
         unreachable: Ints | None = None,
     ) -> "LinkTable":
         """A table of m links between `count` nodes. ends: indexes of each link's nodes, shape
-        (m, 2). rtt_ms: round trips, ms, shape (m,). at_s: their times, shape (m,). estimate: the
-        estimated round trips from a node, ms, shape (n,), NaN if unknown. unreachable: the ends of
-        k links that lose all packets, shape (k, 2): they are unknown, and not estimated."""
+        (m, 2). rtt_ms: round trips, ms, shape (m,). at_s: their times, shape (m,).
+        estimates: of the other pairs. unreachable: the ends of k links that lose all packets,
+        shape (k, 2): they are unknown, and not estimated."""
         table = cls.__new__(cls)
         table._fill(count, ends, rtt_ms, at_s)
-        table._estimate = estimate
+        table._estimates = estimates
         if unreachable is not None:
             for a, b in unreachable.tolist():
                 table._unreachable.setdefault(a, []).append(b)
@@ -100,7 +121,7 @@ class LinkTable:
 
     def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
-        self._estimate: Callable[[int], Floats] | None = None
+        self._estimates: Estimates | None = None
         self._unreachable: dict[int, list[int]] = {}
         self._statistics: tuple[Bools, Floats, Floats] | None = None
         at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
@@ -114,7 +135,10 @@ class LinkTable:
     def rtt_ms_from(self, node: int) -> Floats:
         """Round trip from `node` to each node, ms, shape (n,): measured, else estimated, else
         NaN. A node that does not reply is NaN."""
-        column = np.full(self._count, np.nan) if self._estimate is None else self._estimate(node)
+        if self._estimates is None:
+            column = np.full(self._count, np.nan)
+        else:
+            column = self._estimates.rtt_ms_from(node)
         rows = self._order[self._starts[node] : self._starts[node + 1]]
         column[self._to[rows]] = self._rtt_ms[rows]
         column[self._unreachable.get(node, [])] = np.nan
@@ -135,21 +159,69 @@ class LinkTable:
         return float(self._rtt_ms.max()) if self._rtt_ms.size else float("nan")
 
     def rtt_mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
-        """Mean and population standard deviation of each node's round trips to the nodes of
-        `among`, ms, shapes (n,), NaN for a node without measurements (DACS Eq. 12-13). The last
-        result is cached, because many decisions share it."""
+        """Mean and population standard deviation of each node's round trips to the other nodes of
+        `among`, ms, shapes (n,), NaN for a node without any (DACS Eq. 12-13). The last result is
+        cached, because many decisions share it.
+
+        Pairs that are not measured count as estimated: which pairs are measured first says nothing
+        about a node, but would change its mean.
+        """
         if self._statistics is not None and self._statistics[0] is among:
             return self._statistics[1:]
-        kept = among[self._to]
-        origin, rtt_ms = self._from[kept], self._rtt_ms[kept]
-        count = np.bincount(origin, minlength=self._count).astype(np.float64)
+        if self._estimates is None:
+            kept = among[self._to]
+            found = self._sums(self._from[kept], self._rtt_ms[kept])
+        elif among.sum() <= _FEW_NODES:
+            nodes = np.flatnonzero(among)
+            rows = [self.rtt_ms_from(int(node)) for node in nodes]
+            rtt_ms = np.array(rows).reshape(-1, self._count)
+            rtt_ms[np.arange(len(nodes)), nodes] = np.nan
+            here = np.flatnonzero(~np.isnan(rtt_ms))
+            found = self._sums(here % self._count, rtt_ms.ravel()[here])
+        else:
+            found = self._sums_with_estimates(self._estimates, among)
+        count, total, square = found
         with np.errstate(invalid="ignore"):
-            mean = np.bincount(origin, weights=rtt_ms, minlength=self._count) / count
-            square = np.bincount(origin, weights=rtt_ms**2, minlength=self._count) / count
+            mean = total / count
             # Rounding can make the variance of equal values slightly negative.
-            deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+            deviation = np.sqrt(np.maximum(square / count - mean**2, 0.0))
         self._statistics = among, mean, deviation
         return mean, deviation
+
+    def _sums(self, nodes: Ints, rtt_ms: Floats) -> Floats:
+        """For each node the number, the sum and the sum of squares of its values, shape (3, n)."""
+        weights = (np.ones(len(nodes)), rtt_ms, rtt_ms**2)
+        return np.array([np.bincount(nodes, each, self._count) for each in weights])
+
+    def _sums_with_estimates(self, estimates: Estimates, among: Bools) -> Floats:
+        """As _sums, of each node's pairs with `among`, in O(n + m).
+
+        The model's sums are those of a sample of `among`, the same one for all nodes, and each
+        measured pair adds its difference from the model: a difference estimator (Cochran,
+        "Sampling Techniques", 3rd edition 1977, section 7.9).
+        """
+        nodes = sample = np.flatnonzero(among)
+        if len(nodes) > _SAMPLED_NODES:
+            sample = np.random.default_rng(0).choice(nodes, _SAMPLED_NODES, replace=False)
+        modelled_ms = estimates.modelled_ms_to(sample)
+        modelled_ms[sample, np.arange(len(sample))] = np.nan
+        is_known = ~np.isnan(modelled_ms)
+        modelled_ms[~is_known] = 0.0
+        square = np.einsum("ij,ij->i", modelled_ms, modelled_ms)
+        whole = np.array([is_known.sum(axis=1), modelled_ms.sum(axis=1), square])
+        whole *= len(nodes) / len(sample)
+        kept = among[self._to]
+        measured = self._sums(self._from[kept], self._rtt_ms[kept])
+        lost = [(a, b) for a, others in self._unreachable.items() for b in others]
+        not_modelled = np.concatenate(
+            (np.stack((self._from, self._to), axis=1), np.reshape(lost, (-1, 2)).astype(np.int64))
+        )
+        not_modelled = not_modelled[among[not_modelled[:, 1]]]
+        instead_ms = estimates.modelled_ms(*not_modelled.T)
+        is_known = ~np.isnan(instead_ms)
+        found = whole + measured - self._sums(not_modelled[is_known, 0], instead_ms[is_known])
+        # Of a node that hardly any other one can reach, the model says nothing.
+        return np.where(found[0] < whole[0] / 2, measured, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,12 +117,14 @@ class _Running:
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
     """What a node was charged for a test that ended before plan number `plan`. mbps: the rate, if
-    a board was held back in the test and the charge is still as planned."""
+    a board was held back in the test and the charge is still as planned. least_mbps: what both ends
+    agree that the path carried."""
 
     amount: int
     link_s: float
     plan: int
     mbps: float | None
+    least_mbps: float = 0.0
 
 
 class BandwidthPlanner:
@@ -239,9 +241,12 @@ class BandwidthPlanner:
         *,
         is_measured: bool,
         hindered_mbps: float | None = None,
+        least_mbps: float = 0.0,
     ) -> None:
         """The test ended: it is charged for the bytes that it transferred. is_measured: with a
-        result. hindered_mbps: the rate, if a board was held back."""
+        result. hindered_mbps: the rate, if a board was held back. least_mbps: the rate on which
+        both ends agree, if none was: links that are faster than believed were busy for less time,
+        so the test that confirms it can be paid sooner."""
         running = self._running.pop(lease_id, None)
         if running is None:
             return
@@ -251,7 +256,9 @@ class BandwidthPlanner:
         for name in (planned.client, planned.server):
             link_s = planned.link_s[name] * share
             unsettled = self._unsettled.setdefault(name, [])
-            unsettled.append(_Unsettled(transferred_bytes, link_s, self._plans, hindered_mbps))
+            unsettled.append(
+                _Unsettled(transferred_bytes, link_s, self._plans, hindered_mbps, least_mbps)
+            )
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
@@ -415,7 +422,7 @@ class BandwidthPlanner:
                 if each.plan >= self._plans - 1 or mbps is None:
                     kept.append(each)
                     continue
-                link_s = each.amount * 8e-6 / mbps
+                link_s = each.amount * 8e-6 / max(mbps, each.least_mbps)
                 if known.is_short:
                     link_s = max(link_s, each.link_s)
                     kept.append(replace(each, link_s=link_s, mbps=None))

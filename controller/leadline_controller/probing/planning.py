@@ -16,8 +16,14 @@ MAX_DISTANCES, MIN_DISTANCES = 64, 8
 MAX_RING_PAIRS = 150_000
 # Peers of a node that are chosen because they are near.
 NEAR_PEERS = 2
-# And because of what is known of the pair.
-CHOSEN_PEERS = NEAR_PEERS + 1
+# And those that are chosen because of what is known of the pair, or for a wanted row.
+CHOSEN_PEERS = NEAR_PEERS + 2
+# A wanted row is that of a node whose round trips to all others strategies need. With one peer a
+# turn of each node, so many rows are measured anew before they are stale.
+MAX_ROWS = 15
+# Nodes that ping the same one in a turn because its row is wanted: 50 pings a second.
+MAX_ROW_PEERS = 250
+MAX_ROW_PAIRS = 20_000  # of all rows; LinkState has to store them besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +50,11 @@ class PingRing:
 
     First come the anchors, then the nodes that `work` is given, and the others are at some
     distances from the node on the ring of sorted names (kubenurse's ring). All nodes use the same
-    distances, so each is pinged by as many others as it pings. The distances change with each turn
-    until every pair of up to 2 * MAX_DISTANCES nodes was measured, and then from its other end; of
-    more nodes, each measures 2 * MAX_DISTANCES others, of thousands fewer, and the other pairs are
-    estimated.
+    distances, so each is pinged by as many others as it pings. A turn begins at the distance
+    `start`, where most nodes ended the turn before; so every pair of up to 2 * MAX_DISTANCES nodes
+    is measured, and then from its other end. Of more nodes, each measures 2 * MAX_DISTANCES others,
+    of thousands fewer, and the other pairs are estimated.
+    steps: how many distances each node that `work` was called for has covered.
     """
 
     def __init__(
@@ -55,9 +62,10 @@ class PingRing:
         addresses: Mapping[str, str],
         anchors: Sequence[str],
         limits: ProbeLimits,
-        turn: int = 0,
+        start: int = 0,
     ) -> None:
-        self._addresses, self._limits, self._turn = addresses, limits, turn
+        self.steps: list[int] = []
+        self._addresses, self._limits, self._start = addresses, limits, start
         self._ring = sorted(addresses)
         self._first = [anchor for anchor in dict.fromkeys(anchors) if anchor in addresses]
         half = range(1, len(self._ring) // 2 + 1)
@@ -71,20 +79,23 @@ class PingRing:
         """The ping lease of one node. near: nodes to ping besides, up to
         CHOSEN_PEERS, nearest first."""
         ring, limits = self._ring, self._limits
-        first = [anchor for anchor in self._first if anchor != node]
         at = bisect_left(ring, node)
-        # Each turn begins where the one before ended, even if that had all of its chosen peers.
-        start = self._turn * max(limits.ping_peers - len(first) - CHOSEN_PEERS, 1)
         others = (
-            ring[(at + self._distances[(start + step) % len(self._distances)]) % len(ring)]
+            ring[(at + self._distances[(self._start + step) % len(self._distances)]) % len(ring)]
             for step in range(len(self._distances))
         )
         chosen: dict[str, None] = {}
-        for each in chain(first, near, others):
+        for each in chain(self._first, near):
+            if each != node and each in self._addresses and len(chosen) < limits.ping_peers:
+                chosen[each] = None
+        steps = 0
+        for each in others:
             if len(chosen) == limits.ping_peers:
                 break
+            steps += 1
             if each != node and each in self._addresses:
                 chosen[each] = None
+        self.steps.append(steps)
         return pb.PingLease(
             peers=[pb.Peer(node=name, address=self._addresses[name]) for name in chosen],
             interval_s=limits.ping_interval_s,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
+from statistics import median_low
 from threading import Lock
 
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -25,6 +26,9 @@ from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import (
     CHOSEN_PEERS,
     DELIVERY_S,
+    MAX_ROW_PAIRS,
+    MAX_ROW_PEERS,
+    MAX_ROWS,
     NEAR_PEERS,
     PingRing,
     ProbeLimits,
@@ -73,7 +77,8 @@ class ProbeScheduler:
 
     send: sends a lease to its node. nodes: the nodes of the cluster by name, None while unknown.
     Only they are probed, at addresses that the policy allows. wanted_mbps: the bandwidth that the
-    pods of a node request, by node. is_connected: whether leases can be sent now.
+    pods of a node request, by node. wanted_rows: the nodes whose round trips to all others
+    strategies need, most needed first. is_connected: whether leases can be sent now.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class ProbeScheduler:
         nodes: Callable[[], Mapping[str, Node] | None],
         wanted_mbps: Callable[[], Mapping[str, float]] = dict,
         is_connected: Callable[[], bool] = lambda: True,
+        wanted_rows: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._telemetry = telemetry
         self._send = send
@@ -93,6 +99,7 @@ class ProbeScheduler:
         self._nodes = nodes
         self._wanted_mbps = wanted_mbps
         self._is_connected = is_connected
+        self._wanted_rows = wanted_rows
         limits = probing.limits
         self._planner = BandwidthPlanner(
             probing.budget, probing.uplinks, probing.anchors, limits.interval_s, limits.max_bytes
@@ -104,6 +111,9 @@ class ProbeScheduler:
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
         self._renewals = 0
+        self._turn, self._ring_start = -1, 0
+        self._ring_steps: list[int] = []
+        self._row_of: dict[str, str] = {}  # the node whose row this one is to measure in this turn
         self._agents: dict[str, Agent] = {}
         self._checked_s = float("-inf")
         self._planned = 0  # where in the order of names the next plan starts
@@ -139,6 +149,7 @@ class ProbeScheduler:
                     transferred_bytes,
                     is_measured=test is not None,
                     hindered_mbps=test.mbps if test and test.is_hindered else None,
+                    least_mbps=test.mbps if test and not test.is_hindered else 0.0,
                 )
             return test
 
@@ -245,7 +256,10 @@ class ProbeScheduler:
             if now_s - (last_s := self._pinged_s.get(node, float("-inf"))) >= renew_s
         ]
         if due:
-            ring = PingRing(addresses, self._anchors, self._limits, int(now_s // renew_s))
+            if (turn := int(now_s // renew_s)) != self._turn:
+                self._turn = turn
+                self._begin_turn(addresses, now_s)
+            ring = PingRing(addresses, self._anchors, self._limits, self._ring_start)
             # Sending all at once would block the event loop. At two ticks a second, a thirtieth per
             # tick renews all leases in 15 s, in time for a third of the default time to live.
             at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
@@ -256,15 +270,31 @@ class ProbeScheduler:
             near = self._telemetry.nearest_unknown(searched, NEAR_PEERS, now_s)
             wanted = self._telemetry.pings_wanted(renewed, now_s)
             for node in renewed:
-                first = (*wanted[node][:2], *near.get(node, ()))
+                row = (self._row_of[node],) if node in self._row_of else ()
+                first = (*wanted[node][:2], *row, *near.get(node, ()))
                 work = ring.work(node, first[:CHOSEN_PEERS])
                 self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s
+            self._ring_steps += ring.steps
         self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
         self._ping_grants.drop_expired(now_s)
         if len(self._under_test) > 2 * len(addresses):
             self._under_test = {n: x for n, x in self._under_test.items() if n in addresses}
+
+    def _begin_turn(self, addresses: Mapping[str, str], now_s: float) -> None:
+        """Where all begin on the ring, and which nodes measure the wanted rows: first those that
+        are probably nearest, because strategies choose among them."""
+        if self._ring_steps:
+            self._ring_start += max(median_low(self._ring_steps), 1)
+            self._ring_steps = []
+        most = max(1, min(MAX_ROWS, MAX_ROW_PAIRS // max(len(addresses), 1)))
+        rows = [x for x in self._wanted_rows() if x in addresses and x not in self._anchors][:most]
+        self._row_of = {}
+        unknown = self._telemetry.nearest_unknown(rows, MAX_ROW_PEERS, now_s)
+        for row in rows:
+            for node in unknown.get(row, ()):
+                self._row_of.setdefault(node, row)
 
     def _start_bandwidth_tests(self, now_s: float, agents: dict[str, Agent]) -> None:
         names = [name for name, agent in agents.items() if "iperf3" in agent.probes]

@@ -69,8 +69,9 @@ class Dacs(Strategy):
 
     Unknown, never zero: a round trip that was not measured counts as the longest one measured in
     the cluster, or as `unknown_rtt` if there is none. The same holds for sigma (Eq. 12), except
-    on the user's own node and without other workers, where it is 0. A link of unknown bandwidth
-    counts as the slowest known one; if none is known the transfer time is left out for all nodes.
+    on the user's own node and without other workers, where it is 0. Estimates count as measured. A
+    link of unknown bandwidth counts as the slowest known one; if none is known the transfer time is
+    left out for all nodes.
     """
 
     name = "dacs"

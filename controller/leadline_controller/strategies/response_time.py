@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leadline_controller.framework.cycle import Filter, FilterResult, Scores, Strategy, best
-from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     longest_where_unknown_ms,
@@ -21,7 +21,6 @@ from leadline_controller.strategies.shared.delays import (
 from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 
 THRESHOLD = "ResponseTime"
-_MASTER = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
 def replica_to_remove(replicas: Sequence[Pod]) -> Pod:
@@ -125,7 +124,7 @@ def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
 
 def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
     """Round trip from the gateway of the requests to each node, ms, NaN if not measured."""
-    gateways = view.table.mask("masters", _is_master)
+    gateways = view.table.mask("masters", lambda node: node.is_control_plane)
     if pod.annotations.user_node is not None:
         user = view.table.index.get(pod.annotations.user_node)
         if user is None:  # deleted after the decision
@@ -138,7 +137,3 @@ def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
     mean_ms = view.links.rtt_mean_and_deviation_ms(gateways)[0]
     alone = np.count_nonzero(gateways) == 1
     return np.where(gateways, 0.0, mean_ms) if alone else mean_ms
-
-
-def _is_master(node: Node) -> bool:
-    return any(key in node.labels or any(t.key == key for t in node.taints) for key in _MASTER)

@@ -198,27 +198,49 @@ class RttEstimates:
         return starts, far[order], np.concatenate((residuals, residuals))[order]
 
     @cached_property
-    def nearest_measured(self) -> Ints:
-        """The nodes that were measured nearest to each node, nearest first, shape (n, _NEAREST); -1
-        where fewer were measured."""
+    def _by_distance(self) -> tuple[Ints, Ints, Floats]:
+        """Where each node's measured pairs start, the other ends, and the round trips, ms, nearest
+        first."""
         near = np.concatenate((self.ends[:, 0], self.ends[:, 1]))
         far = np.concatenate((self.ends[:, 1], self.ends[:, 0]))
-        order = np.lexsort((np.concatenate((self.rtt_ms, self.rtt_ms)), near))
-        near, far = near[order], far[order]
-        place = np.arange(len(near)) - np.searchsorted(near, near)
-        nearest = np.full((len(self.names), _NEAREST), -1, dtype=np.int64)
-        kept = place < _NEAREST
-        nearest[near[kept], place[kept]] = far[kept]
-        return nearest
+        rtt_ms = np.concatenate((self.rtt_ms, self.rtt_ms))
+        order = np.lexsort((rtt_ms, near))
+        starts = np.searchsorted(near[order], np.arange(len(self.names) + 1))
+        return starts, far[order], rtt_ms[order]
 
-    def neighbours_of_neighbours(self, node: int) -> Ints:
-        """The nodes that are nearest to the nodes that are nearest to this one: probably they are
-        near to it as well (Dong et al., "Efficient k-nearest neighbor graph construction", 2011).
-        They find the boards of a site where the coordinates only find the site's region."""
-        near = self.nearest_measured[node]
-        found: Ints = np.unique(self.nearest_measured[near[near >= 0]])
-        others: Ints = found[(found >= 0) & (found != node)]
-        return others
+    @cached_property
+    def nearest_measured(self) -> tuple[Ints, Floats]:
+        """The nodes that were measured nearest to each node, nearest first, and their round trips,
+        ms, shapes (n, _NEAREST); -1 and infinity where fewer were measured."""
+        starts, far, rtt_ms = self._by_distance
+        places = starts[:-1, np.newaxis] + np.arange(_NEAREST)
+        places = np.where(places < starts[1:, np.newaxis], places, len(far))
+        return np.append(far, -1)[places], np.append(rtt_ms, np.inf)[places]
+
+    def bounds_ms(self, node: int) -> tuple[Floats, Floats]:
+        """Between which values each round trip from `node` probably is, ms, shapes (n,).
+
+        A measured one is known. Others follow from triangles with a measured node and the nodes
+        nearest to that one: what is 1 ms from a node that is 6 ms away is 5 to 7 ms away. So a
+        pair of nodes on two sites tells both sites apart. Without a triangle the upper bound is
+        infinite. The coordinates' lower bound is that of two nodes that share the shorter access
+        link: nodes behind one uplink are far nearer to each other than the sum of their heights.
+        """
+        starts, far, rtt_ms = self._by_distance
+        rows = slice(starts[node], starts[node + 1])
+        nearest, legs_ms = self.nearest_measured
+        nearest, legs_ms = nearest[far[rows]], legs_ms[far[rows]]
+        is_there = nearest >= 0
+        first_ms = np.broadcast_to(rtt_ms[rows, np.newaxis], nearest.shape)[is_there]
+        nodes, legs_ms = nearest[is_there], legs_ms[is_there]
+        x, h = self.coordinates.positions, self.coordinates.heights
+        difference = x - x[node]
+        low_ms = np.sqrt(np.einsum("ij,ij->i", difference, difference)) + abs(h - h[node])
+        high_ms = np.full(len(self.names), np.inf)
+        np.maximum.at(low_ms, nodes, abs(first_ms - legs_ms))
+        np.minimum.at(high_ms, nodes, first_ms + legs_ms)
+        low_ms[far[rows]] = high_ms[far[rows]] = rtt_ms[rows]
+        return low_ms, high_ms
 
     @cached_property
     def _fit_deviation(self) -> float:

@@ -323,8 +323,8 @@ class LinkState:
     def nearest_unknown(
         self, nodes: Sequence[str], count: int, now_s: float
     ) -> dict[str, list[str]]:
-        """For each of these nodes, the names of up to `count` others that are nearest to it by
-        their coordinates and whose round trip from it is unknown or stale, nearest first.
+        """For each of these nodes, the names of up to `count` others that are probably nearest to
+        it and whose round trip from it is unknown or stale, the most probable first.
 
         One pass over all pairs, and O(n) for each of the nodes.
         """
@@ -348,19 +348,19 @@ class LinkState:
         for node, others in known.items():
             if node in estimates.index:
                 at = estimates.index[node]
-                rtt_ms = estimates.coordinates.rtt_ms_from(at)
                 others_at = places[others]
-                rtt_ms[others_at[others_at >= 0]] = np.inf
-                rtt_ms[at] = np.inf
-                first = np.argpartition(rtt_ms, min(count, len(rtt_ms) - 1))[:count]
-                first = first[np.argsort(rtt_ms[first])]
-                by_neighbours = estimates.neighbours_of_neighbours(at)
-                by_neighbours = by_neighbours[np.argsort(rtt_ms[by_neighbours])]
-                # In turn, because the coordinates may be wrong, and so may the neighbours be.
-                both = dict.fromkeys(
-                    chain.from_iterable(zip_longest(by_neighbours.tolist(), first.tolist()))
-                )
-                kept = [each for each in both if each is not None and rtt_ms[each] < np.inf]
+                known_at = np.append(others_at[others_at >= 0], at)
+                low_ms, high_ms = estimates.bounds_ms(at)
+                # In turn, because each may be wrong: nodes near to near ones, nodes that could be
+                # at the same site, and the nearest ones if they share nothing.
+                orders = []
+                for by_ms in (high_ms, low_ms, estimates.coordinates.rtt_ms_from(at)):
+                    by_ms[known_at] = np.inf
+                    first = np.argpartition(by_ms, min(count, len(by_ms) - 1))[:count]
+                    first = first[np.argsort(by_ms[first])]
+                    orders.append(first[by_ms[first] < np.inf].tolist())
+                found = dict.fromkeys(chain.from_iterable(zip_longest(*orders)))
+                kept = [each for each in found if each is not None]
                 nearest[node] = [estimates.names[each] for each in kept[:count]]
         return nearest
 
@@ -463,11 +463,11 @@ class LinkState:
             rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in bounds]))
             at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in bounds]))
         here = (ends >= 0).all(axis=1)
-        estimate = None if self._estimates is None else _rows_of(self._estimates, nodes)
+        estimates = None if self._estimates is None else _EstimatesOf(self._estimates, nodes)
         lost: Ints = places[self._ends[np.flatnonzero(self._is_unreachable(now_s))]].reshape(-1, 2)
         lost = lost[(lost >= 0).all(axis=1)]
         return LinkTable.of_columns(
-            len(nodes), ends[here], rtt_ms[here], at_s[here], estimate, unreachable=lost
+            len(nodes), ends[here], rtt_ms[here], at_s[here], estimates, unreachable=lost
         )
 
     def _broker_bounds(self, now_s: float) -> list[tuple[str, str, float, float]]:
@@ -529,17 +529,30 @@ def _pair(node: str, peer: str) -> _Pair:
     return (node, peer) if node < peer else (peer, node)
 
 
-def _rows_of(estimates: RttEstimates, nodes: NodeTable) -> Callable[[int], Floats]:
-    """The estimated round trips from a node of the table to each, NaN if unknown."""
-    places = np.array([estimates.index.get(name, -1) for name in nodes.names], dtype=np.int64)
+class _EstimatesOf:
+    """Estimates of the round trips between the nodes of a table."""
 
-    def row(node: int) -> Floats:
-        if places[node] < 0:
-            return np.full(len(places), np.nan)
-        rtt_ms, _ = estimates.rtt_ms_from(int(places[node]))
-        return np.where(places >= 0, rtt_ms[places], np.nan)
+    def __init__(self, estimates: RttEstimates, nodes: NodeTable) -> None:
+        self._estimates = estimates
+        places = [estimates.index.get(name, -1) for name in nodes.names]
+        self._places = np.array(places, dtype=np.int64)
+        self._is_new = self._places < 0
 
-    return row
+    def rtt_ms_from(self, node: int) -> Floats:
+        if self._is_new[node]:
+            return np.full(len(self._places), np.nan)
+        rtt_ms, _ = self._estimates.rtt_ms_from(int(self._places[node]))
+        return np.where(self._is_new, np.nan, rtt_ms[self._places])
+
+    def modelled_ms(self, a: Ints, b: Ints) -> Floats:
+        rtt_ms = self._estimates.coordinates.between(self._places[a], self._places[b])
+        return np.where(self._is_new[a] | self._is_new[b], np.nan, rtt_ms)
+
+    def modelled_ms_to(self, nodes: Ints) -> Floats:
+        rtt_ms = self._estimates.coordinates.to_each(self._places[nodes])[self._places]
+        rtt_ms[self._is_new] = np.nan
+        rtt_ms[:, self._is_new[nodes]] = np.nan
+        return rtt_ms
 
 
 def _add_estimates(estimates: RttEstimates, node: str, readings: dict[_Pair, LinkReading]) -> None:

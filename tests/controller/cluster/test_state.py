@@ -83,6 +83,26 @@ def test_only_running_pods_are_counted() -> None:
     assert cpu(state) == [500, 500]
 
 
+def test_strategies_need_the_rows_of_the_control_plane_and_of_pods_users() -> None:
+    def used_from(user: str | None, name: str, **fields: Any) -> Pod:
+        return replace(pod(name, **fields), annotations=PodAnnotations(user_node=user))
+
+    state = cluster(
+        used_from("n2", "a"),
+        used_from("n3", "b"),
+        used_from("n3", "c", node_name="n1"),
+        used_from("gone", "d"),
+        used_from("n1", "e", finished=True),
+        used_from(None, "f"),
+        nodes=("n1", "n2", "n3", "n4"),
+    )
+    assert state.nodes_of_rows() == ["n3", "n2"]
+    role = "node-role.kubernetes.io/control-plane"
+    state.apply(NodeChanged(node("n4", taints=(Taint(role, "", "NoSchedule"),))))
+    state.apply(NodeChanged(node("n1", labels={role: "true"})))
+    assert state.nodes_of_rows() == ["n1", "n4", "n3", "n2"]
+
+
 def test_an_assumed_pod_counts_at_once_and_not_twice_when_the_watch_shows_it() -> None:
     state = cluster(one := pod("a", mbps=0.1, host_ports=(HTTP,)))
     state.assume(one, "n2")

@@ -552,6 +552,20 @@ def test_a_test_over_a_link_that_was_throttled_is_charged_once_that_is_known() -
     assert b.spent_link_s == pytest.approx(planned_s)
 
 
+def test_a_test_over_a_link_that_is_fast_again_costs_what_it_took() -> None:
+    links = [known("a", 5.0), known("b")]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S + 9, b=LATER_S + 9)
+    slow_s, fast_s = (LEAST_BYTES * 8e-6 / mbps for mbps in (5.0, 80.0))
+    begin(planner, PlannedTest("a", "b", LEAST_BYTES, (), {"a": slow_s, "b": 0.005}), LATER_S)
+    planner.finish("x-1", LEAST_BYTES, is_measured=True, least_mbps=80.0)
+    a = planner.accounts(LATER_S)[0]["a"]
+    assert a.spent_link_s == pytest.approx(slow_s)
+    for turn in range(3):  # one result does not yet change what is believed
+        planner.plan(links, lan, LATER_S + 1 + turn / 2)
+    assert a.spent_link_s == pytest.approx(fast_s)
+
+
 def test_a_board_that_is_always_held_back_pays_for_the_time_that_its_tests_take() -> None:
     short = {"lower_bound": True, "is_short": True}
     links = [known("a", 5.0, **short), known("b")]

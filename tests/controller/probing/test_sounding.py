@@ -13,6 +13,7 @@ from leadline_controller.probing.truth import Change, Truth, Uplink, read_truth
 from leadline_controller.telemetry.state import ROUND_TRIPS
 from leadline_wire import topics
 
+from tests.bench import regret
 from tests.controller.probing import networks
 from tests.controller.probing.vivaldi import Vivaldi
 
@@ -100,6 +101,44 @@ def test_estimates_are_better_than_serfs_from_the_same_samples(
     assert np.isfinite(ours).all()
     assert np.median(ours) < np.median(serfs)
     assert np.quantile(ours, 0.9) < np.quantile(serfs, 0.9)
+
+
+def quiet(count: int, seed: int = 1) -> Sounding:
+    """A clustered network whose links are not tested: only its round trips are to be known."""
+    run = Sounding(truth_of(networks.clustered, count, seed), seed)
+    without_tests: Any = run._scheduler
+    without_tests._start_bandwidth_tests = lambda *_: None
+    return run
+
+
+@pytest.mark.parametrize(
+    ("count", "minutes"),
+    [
+        (30, 1),
+        pytest.param(100, 2, marks=pytest.mark.experiment),
+        pytest.param(300, 2, marks=pytest.mark.experiment),
+        pytest.param(1000, 2.5, marks=pytest.mark.experiment),
+    ],
+)
+def test_the_nodes_that_strategies_pick_are_hardly_farther_than_the_best_ones(
+    count: int, minutes: float
+) -> None:
+    run = quiet(count)
+    run.run(minutes)
+    run.telemetry.estimate_rtts(run.now_s)
+    for name, strategy in regret.STRATEGIES.items():
+        assert regret.ratio(strategy, run) <= 1.15, name
+
+
+def test_a_wanted_row_is_measured_whole() -> None:
+    run: Any = quiet(60)
+    run._scheduler._wanted_rows = lambda: ("n7", "n50")
+    run.run(1.0)
+    measured = {(x.a, x.b) for x in run.telemetry.links(run.now_s)}
+    for wanted in ("n7", "n50"):
+        assert sum(wanted in pair for pair in measured) == 59
+    assert sum("n20" in pair for pair in measured) < 59
+    assert max(node["pings_per_minute"] for node in run.document()["nodes"]) <= 16 * 6
 
 
 def test_a_changed_round_trip_is_noticed_at_the_next_measurements_of_the_pair() -> None:

@@ -188,14 +188,34 @@ def test_without_pairs_there_are_no_coordinates() -> None:
     assert np.isnan(fit(3, np.zeros((0, 2), dtype=np.int64), np.zeros(0)).heights).all()
 
 
-def test_the_neighbours_of_a_nodes_neighbours_are_found_where_the_coordinates_are_wrong() -> None:
+def test_triangles_show_what_is_near_where_the_coordinates_are_wrong() -> None:
     # 0 measured 1, and 1 measured 2; all three are on one site, which the coordinates do not show.
     ends = np.array([(0, 1), (1, 2), (0, 3), (1, 4), (2, 5), (3, 4), (4, 5)])
     found = estimate(
         [f"n{i}" for i in range(6)], ends, np.array([1.0, 2.0, 20.0, 21.0, 22.0, 30.0, 31.0])
     )
-    assert found.nearest_measured[1].tolist() == [0, 2, 4, -1, -1]
-    assert 2 in found.neighbours_of_neighbours(0)
-    assert 0 not in found.neighbours_of_neighbours(0)
+    nodes, rtt_ms = found.nearest_measured
+    assert nodes[1].tolist() == [0, 2, 4, -1, -1]
+    assert rtt_ms[1].tolist() == [1.0, 2.0, 21.0, np.inf, np.inf]
+    low_ms, high_ms = found.bounds_ms(0)
+    assert high_ms[2] == 3.0
+    assert high_ms[4] == 22.0
+    assert high_ms[5] == np.inf
+    assert low_ms[4] >= 20.0
+
+
+def test_a_node_without_measurements_has_no_bounds() -> None:
     alone = estimate(["n0", "n1"], np.zeros((0, 2), dtype=np.int64), np.zeros(0))
-    assert alone.neighbours_of_neighbours(0).tolist() == []
+    low_ms, high_ms = alone.bounds_ms(0)
+    assert np.isnan(low_ms).all()
+    assert np.isinf(high_ms).all()
+
+
+def test_nodes_behind_one_uplink_are_near_to_each_other_at_best() -> None:
+    rtt_ms = {(0, 1): 1.0, (0, 2): 1.0, (1, 2): 1.0}  # one site
+    far = {(site, other): 12.0 for site in range(3) for other in range(3, 9)}
+    others = {(a, b): 12.0 for a in range(3, 9) for b in range(a + 1, 9)}
+    pairs = {pair: ms for pair, ms in {**rtt_ms, **far, **others}.items() if pair != (0, 1)}
+    ends, values = np.array(list(pairs)), np.array(list(pairs.values()))
+    low_ms, _ = estimate([f"n{i}" for i in range(9)], ends, values).bounds_ms(0)
+    assert int(np.argmin(np.delete(low_ms, (0, 2)))) == 0
