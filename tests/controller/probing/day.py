@@ -45,11 +45,13 @@ _RETRY_S = 0.3  # the client's, until the server listens
 _AUDIT_EVERY_S = 60.0
 # So long may a board that came, or one under a new leader, wait for its first test.
 _GRACE_S = 300.0
+_TICK_S, _BUSY_LEASES = 0.5, 100
 _NOTICED_SHARE = 0.25
 _BEHIND_BACKHAUL = 6
 # A round of pings a minute instead of six, because they are not the subject.
 PING_RARELY = ProbeLimits(ping_interval_s=60, ping_ttl_s=180)
 DEFAULT_BUDGET = BandwidthBudget()
+DEFAULT_TTL = TimesToLive()
 # The reasons why nothing fresh may be known of a board's bandwidth.
 KNOWN, NEW_BOARD, NEW_LEADER = "known", "came < 5 min ago", "new leader < 5 min ago"
 METERED, OVERDUE = "alone behind a metered uplink", "no reason"
@@ -68,6 +70,7 @@ class Plan:
     estimate_every_s: float = 60.0
     limits: ProbeLimits = PING_RARELY
     budget: BandwidthBudget = DEFAULT_BUDGET
+    ttl: TimesToLive = DEFAULT_TTL
     lost: float = 0.01
     doubled: float = 0.01
     delayed: float = 0.02
@@ -157,7 +160,7 @@ class _Controller:
     """One controller process."""
 
     def __init__(self, day: "Day") -> None:
-        self.telemetry = TelemetryState(TimesToLive())
+        self.telemetry = TelemetryState(day.plan.ttl)
         self.scheduler = ProbeScheduler(
             self.telemetry,
             day.send,
@@ -289,12 +292,12 @@ class Day:
         self._scheduled += 1
         heapq.heappush(self._events, (when_s, self._scheduled, event))
 
-    def _in(self, delay_s: float, event: Callable[[], None]) -> None:
+    def after(self, delay_s: float, event: Callable[[], None]) -> None:
         self._at(self.now_s + delay_s, event)
 
     def _again(self, rate: float, event: Callable[[], None]) -> None:
         event()
-        self._in(self._random.expovariate(rate / 3600), partial(self._again, rate, event))
+        self.after(self._random.expovariate(rate / 3600), partial(self._again, rate, event))
 
     @contextmanager
     def _agents_clock(self) -> Iterator[None]:
@@ -320,6 +323,7 @@ class Day:
     # Controllers.
 
     def _tick(self) -> None:
+        before = self.counts["leases"]
         for controller in self._controllers:
             fetched = controller.telemetry.set_members(self._members, self.now_s)
             for node in fetched:
@@ -329,12 +333,14 @@ class Day:
             else:
                 controller.scheduler.tick_as_standby(self.now_s)
         self._watch_throttled()
-        self._in(self.plan.tick_s, self._tick)
+        # While there is more to do than one tick does, ticks are as close as the controller's.
+        is_busy = self.counts["leases"] - before >= _BUSY_LEASES
+        self.after(min(_TICK_S, self.plan.tick_s) if is_busy else self.plan.tick_s, self._tick)
 
     def _estimate(self) -> None:
         for controller in self._controllers:
             controller.telemetry.estimate_rtts(self.now_s)
-        self._in(self.plan.estimate_every_s, self._estimate)
+        self.after(self.plan.estimate_every_s, self._estimate)
 
     def _deliver_retained(self, controller: _Controller, node: str) -> None:
         for kind in (topics.Kind.STATUS, topics.Kind.BIRTH):
@@ -360,15 +366,15 @@ class Day:
         self._leader = None
         if kind == 0:
             self._controllers.clear()
-            self._in(random.choice((0.0, 3.0, 20.0)), lambda: self._lead(self._new_controller()))
+            self.after(random.choice((0.0, 3.0, 20.0)), lambda: self._lead(self._new_controller()))
         else:
             standby = self._new_controller()
-            self._in(random.choice((0.0, 0.5, 15.0)), partial(self._lead, standby))
+            self.after(random.choice((0.0, 0.5, 15.0)), partial(self._lead, standby))
             if kind == 1 and old in self._controllers:
                 self._controllers.remove(old)
             elif old is not None:
-                self._in(120.0, partial(self._lead_again, old, standby))
-        self._in(plan.leader_every_s * random.uniform(0.8, 1.2), self._change_leader)
+                self.after(120.0, partial(self._lead_again, old, standby))
+        self.after(plan.leader_every_s * random.uniform(0.8, 1.2), self._change_leader)
 
     def _lead(self, controller: _Controller) -> None:
         if self._leader is None and controller in self._controllers:
@@ -490,14 +496,14 @@ class Day:
         if board.bandwidth.lease is lease:
             board.leases.append(lease.lease_id)
             left_s = lease.expires_s - board.clock_s - self.now_s
-            self._in(left_s, partial(self._expire, board, lease))
+            self.after(left_s, partial(self._expire, board, lease))
             self._connect(board, lease)
 
     def _report(self, board: _Board) -> None:
         if board.is_running:
             interface = pb.NetworkInterface(name="eth0", link_mbps=board.interface_mbps)
             self._publish(board, topics.Kind.REPORT, pb.Report(network=[interface]))
-        self._in(self.plan.report_every_s, partial(self._report, board))
+        self.after(self.plan.report_every_s, partial(self._report, board))
 
     def _ping(self, board: _Board, lease: PingLease | None) -> None:
         """One round of pings, and the next one, until another lease comes."""
@@ -519,7 +525,7 @@ class Day:
                 )  # fmt: skip
         if report.peers:
             self._publish(board, topics.Kind.RTT, report)
-        self._in(max(lease.interval_s, 1), partial(self._ping, board, lease))
+        self.after(max(lease.interval_s, 1), partial(self._ping, board, lease))
 
     # Bandwidth tests: as iperf3's two ends, which know addresses and not lease ids.
 
@@ -532,7 +538,7 @@ class Day:
         client, server = (board, peer) if is_client else (peer, board)
         delay_s = 0.01 if is_client else self._random.uniform(0.0, _RETRY_S)
         leases = (client.bandwidth.lease, server.bandwidth.lease)
-        self._in(delay_s, partial(self._begin, client, server, leases))
+        self.after(delay_s, partial(self._begin, client, server, leases))
 
     def _begin(self, client: _Board, server: _Board, leases: tuple[Any, Any]) -> None:
         if (client.bandwidth.lease, server.bandwidth.lease) != leases or not _fits(client, server):
@@ -623,7 +629,7 @@ class Day:
         self._stop_agent(board)
         delay_s = self._random.expovariate(1 / 60)
         rebooted = self._random.random() < 0.5
-        self._in(delay_s, partial(self._restart, board, rebooted))
+        self.after(delay_s, partial(self._restart, board, rebooted))
 
     def _stop_agent(self, board: _Board) -> None:
         board.is_running = False
@@ -639,7 +645,7 @@ class Day:
             if not board.is_running and board.encoder is encoder:
                 will()
 
-        self._in(self._random.choice((0.0, 20.0, 45.0)), publish_will)
+        self.after(self._random.choice((0.0, 20.0, 45.0)), publish_will)
 
     def _restart(self, board: _Board, rebooted: bool) -> None:
         if board.is_member and not board.is_running:
@@ -665,7 +671,7 @@ class Day:
         del self.nodes[board.name]
         self._members = frozenset(self.nodes)
         board.boot += 1
-        self._in(self._random.uniform(60, 3600), partial(self._join, board))
+        self.after(self._random.uniform(60, 3600), partial(self._join, board))
 
     def _set_one_clock(self) -> None:
         """NTP sets a wall clock by minutes."""
@@ -682,7 +688,7 @@ class Day:
         self.counts["links throttled"] += 1
         if board.is_running and not self._is_metered(board):
             self._throttled[board.name] = self.now_s
-        self._in(self._random.uniform(300, 1800), partial(self._release, board))
+        self.after(self._random.uniform(300, 1800), partial(self._release, board))
 
     def _release(self, board: _Board) -> None:
         board.mbps, board.is_throttled = board.full_mbps, False
@@ -705,7 +711,7 @@ class Day:
 
     def _check_ages(self) -> None:
         """Whether the leader knows each board's bandwidth, and for how long."""
-        self._in(_AUDIT_EVERY_S, self._check_ages)
+        self.after(_AUDIT_EVERY_S, self._check_ages)
         running = [board for board in self._boards if board.is_member and board.is_running]
         if self._leader is None:
             self.audit.minutes[NEW_LEADER] += len(running)

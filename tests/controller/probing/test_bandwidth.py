@@ -652,7 +652,7 @@ def test_no_day_has_more_bytes_than_the_limit(
         now_s += wait_s
         account.refill(now_s)
         amount = int(share * min(MOST_BYTES, per_day))
-        if account.can_pay(0.0, amount, debt_s=0.5):
+        if not account.wait_s(0.0, amount, debt_s=0.5):
             account.pay(0.0, amount)
             paid.append((now_s, amount))
     for start_s, _ in paid:
