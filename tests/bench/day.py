@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.telemetry.state import TimesToLive
 
-from tests.controller.probing.day import Day, Plan
+from tests.controller.probing.day import Day
 from tests.controller.probing.day_audit import DAY_S, HOUR_S
+from tests.controller.probing.day_boards import Plan
 
 PLANS = (
     Plan(boards=5000, hours=1.0, estimate_every_s=300.0, leader_every_s=1200.0),
@@ -36,8 +36,8 @@ WHOLE_DAY = Plan(
     tick_s=4.0,
     report_every_s=600.0,
     estimate_every_s=3600.0,
-    limits=ProbeLimits(interval_s=600.0, ping_interval_s=900, ping_ttl_s=2700),
-    ttl=TimesToLive(report_s=1300.0, rtt_s=3000.0),
+    limits=ProbeLimits(interval_s=600.0, ping_interval_s=1800, ping_ttl_s=5400),
+    ttl=TimesToLive(report_s=1300.0, rtt_s=6000.0),
 )
 _SHOWN_EVERY_S = 2 * HOUR_S
 

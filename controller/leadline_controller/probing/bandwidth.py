@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import chain, islice
+from itertools import islice
 from math import ceil, inf
 
 from leadline_controller.probing.spending import DAY_S, SAVED_LINK_S, SHARE_OF_SAVINGS, Account
@@ -55,8 +55,8 @@ _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
 _MAX_FAILURES = 16  # of a node, that are remembered
 _FAILED_OFTEN = 3  # with one server; then another one is better, even over a declared uplink
 _SEEK_EVERY_S = 5.0  # the search for a peer with which a node can pay an exact measurement
-# At the latest after so long a search is worth it again, because other peers may be cheaper, and the
-# shorter one if few were free; and a node is looked at again, because traffic changes what is due.
+# At the latest after so long a search is worth it again, because other peers may be cheaper; after
+# the shorter one if few were free; and a node is looked at again, as traffic changes what is due.
 _SEEK_AGAIN_S, _SEEK_SOON_S, _LOOK_AGAIN_S = 240.0, 30.0, 60.0
 _FORGET_EVERY_S = 600.0
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
@@ -185,51 +185,26 @@ class BandwidthPlanner:
         self._forget_old(now_s)
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
-        due = []
-        for name, link in free.items():
-            order = self._order(link, now_s)
-            if order is not None:
-                due.append((*order, not link.is_wanted, self._tested_s.get(name, -inf), name))
-            else:
-                self._look_s[name] = min(self._due_s(link), now_s + _LOOK_AGAIN_S)
-        due.sort()
         # Those with the most left serve first, so that no node serves all others.
         believed = free.keys() - self.not_believed
         servers = sorted(believed, key=lambda name: (-self._node_accounts[name].link_s, name))
         paying = [name for name in servers if not self._wait_s(free[name], Purpose.CHECK)]
         planned: list[PlannedTest] = []
-        for place, purpose, _, _, name in due:
+        for place, purpose, _, _, name in self._in_order(free.values(), now_s):
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
-            if name not in free:
+            wanted = self._wanted(free[name], place, purpose, now_s) if name in free else None
+            if wanted is None:
                 continue
-            link = free[name]
-            if wait_s := self._wait_s(link, purpose):
-                self._look_s[name] = now_s + min(wait_s, _SEEK_SOON_S)
-                continue
-            is_check_due = place == _CONTRADICTED or self._is_check_due(link, now_s)
-            is_patient = purpose is Purpose.MEASURE and place != _CONTRADICTED
-            if is_patient and now_s < self._seek_s.get(name, -inf):
-                # Most nodes save for this, so that not all of them can search at each tick.
-                if not is_check_due:
-                    self._look_s[name] = min(self._seek_s[name], self._check_s(link))
-                    continue
-                purpose = Purpose.CHECK
-            waited_s = self._waited_s(name, now_s)
-            is_any_useful = waited_s >= _RARELY * self._interval_s
-            peers = servers if purpose < Purpose.MEASURE else paying
-            near = [each for each in self.neighbours(name) if each in believed]
-            useful = (
-                free[each]
-                for each in dict.fromkeys(chain(near, peers))
-                if each in free and each != name and (is_any_useful or _is_useful(free[each], link))
-            )
-            others = list(islice(useful, _MAX_PEERS_COMPARED))
-            test, wait_s = self._test_of(link, others, purpose, uplinks, rtt_ms)
-            if test is None and purpose is Purpose.MEASURE:
+            peers = servers if wanted < Purpose.MEASURE else paying
+            peers = [each for each in self.neighbours(name) if each in believed] + peers
+            others = self._useful(free[name], peers, free, now_s)
+            test, wait_s = self._test_of(free[name], others, wanted, uplinks, rtt_ms)
+            if test is None and wanted is Purpose.MEASURE:
                 self._seek_s[name] = now_s + max(wait_s, _SEEK_EVERY_S)
-                if is_check_due:
-                    test, wait_s = self._test_of(link, others, Purpose.CHECK, uplinks, rtt_ms)
+                if place == _CONTRADICTED or self._is_check_due(free[name], now_s):
+                    check = Purpose.CHECK
+                    test, wait_s = self._test_of(free[name], others, check, uplinks, rtt_ms)
             if test is None:
                 most_s = _SEEK_EVERY_S if purpose is Purpose.SETTLE else _SEEK_AGAIN_S
                 self._look_s[name] = now_s + min(wait_s, most_s)
@@ -238,6 +213,52 @@ class BandwidthPlanner:
                 uplinks |= set(test.uplinks)
                 del free[test.client], free[test.server]
         return planned
+
+    def _in_order(
+        self, links: Iterable[NodeLink], now_s: float
+    ) -> list[tuple[int, Purpose, bool, float, str]]:
+        """The nodes of which a test is due, the most urgent first: place, purpose, whether no pods
+        want it, the last test, name."""
+        due = []
+        for link in links:
+            order, name = self._order(link, now_s), link.name
+            if order is not None:
+                due.append((*order, not link.is_wanted, self._tested_s.get(name, -inf), name))
+            else:
+                self._look_s[name] = min(self._due_s(link), now_s + _LOOK_AGAIN_S)
+        return sorted(due)
+
+    def _wanted(self, link: NodeLink, place: int, purpose: Purpose, now_s: float) -> Purpose | None:
+        """What the node can be tested for now: while it saves for an exact measurement, for a check
+        at most. None if it cannot pay."""
+        if wait_s := self._wait_s(link, purpose):
+            self._look_s[link.name] = now_s + min(wait_s, _SEEK_SOON_S)
+            return None
+        if purpose is not Purpose.MEASURE or place == _CONTRADICTED:
+            return purpose
+        seek_s = self._seek_s.get(link.name, -inf)
+        if seek_s <= now_s and (wait_s := self._saving_s(link)):
+            seek_s = now_s + min(max(wait_s, _SEEK_EVERY_S), _SEEK_AGAIN_S)
+            self._seek_s[link.name] = seek_s
+        if now_s >= seek_s:
+            return purpose
+        if self._is_check_due(link, now_s):
+            return Purpose.CHECK
+        self._look_s[link.name] = min(seek_s, self._check_s(link))
+        return None
+
+    def _useful(
+        self, link: NodeLink, peers: Iterable[str], free: Mapping[str, NodeLink], now_s: float
+    ) -> list[NodeLink]:
+        """The first of the peers whose test can show something of the node; any, if it has waited
+        for long."""
+        is_any = self._waited_s(link.name, now_s) >= _RARELY * self._interval_s
+        useful = (
+            free[each]
+            for each in dict.fromkeys(peers)
+            if each in free and each != link.name and (is_any or _is_useful(free[each], link))
+        )
+        return list(islice(useful, _MAX_PEERS_COMPARED))
 
     def due(self, names: Iterable[str], now_s: float) -> list[str]:
         """Those of the nodes of which a test may be due, the most overdue first: the others need
@@ -360,10 +381,20 @@ class BandwidthPlanner:
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
         """Seconds until the node itself can pay a test. It spares most nodes the search for a
         peer."""
-        least = Purpose.CHECK if purpose is Purpose.MEASURE else purpose
-        test = self._sized(link, link, least, (), 0.0)
+        amount, link_s = LEAST_BYTES, LEAST_BYTES * 8e-6 / _assumed_mbps(link)
+        if purpose is Purpose.SETTLE:
+            test = self._sized(link, link, purpose, (), 0.0)
+            amount, link_s = test.max_bytes, test.link_s[link.name]
+        return self._node_accounts[link.name].wait_s(link_s, amount, _DEBT_S[purpose])
+
+    def _saving_s(self, link: NodeLink) -> float:
+        """Seconds until the node itself can pay an exact measurement with the slowest peer that can
+        show what is to be known, which is the cheapest."""
+        test = self._sized(link, link, Purpose.MEASURE, (), 0.0)
+        known_mbps = link.bandwidth.mbps if link.bandwidth else 0.0
+        part = min(1.0, AGREEING_SHARE * known_mbps / _expected_mbps(link))
         account = self._node_accounts[link.name]
-        return account.wait_s(test.link_s[link.name], test.max_bytes, _DEBT_S[purpose])
+        return account.wait_s(part * test.link_s[link.name], round(part * test.max_bytes))
 
     def _waited_s(self, node: str, now_s: float) -> float:
         return now_s - self._tested_s.get(node, -inf)

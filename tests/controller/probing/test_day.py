@@ -7,8 +7,9 @@ import pytest
 from leadline_controller.probing.bandwidth import BandwidthBudget, BandwidthPlanner
 from leadline_controller.probing.spending import Account
 
-from tests.controller.probing.day import KNOWN, Day, Plan
+from tests.controller.probing.day import KNOWN, Day
 from tests.controller.probing.day_audit import HOUR_S
+from tests.controller.probing.day_boards import Plan
 
 pytestmark = pytest.mark.experiment
 
