@@ -148,6 +148,8 @@ class BandwidthPlanner:
             for node in uplink.nodes:
                 self._uplinks_of[node] = self._uplinks_of.get(node, _NONE) | {uplink.name}
         self._interval_s = interval_s
+        # However long the interval is, what is known must not become too old meanwhile.
+        self._rarely_s = max(interval_s, min(_RARELY * interval_s, _MEASURED_AGAIN_S))
         self._max_bytes = max_bytes
         self._node_accounts: dict[str, Account] = {}
         self._uplink_accounts: dict[str, Account] = {}
@@ -252,7 +254,7 @@ class BandwidthPlanner:
     ) -> list[NodeLink]:
         """The first of the peers whose test can show something of the node; any, if it has waited
         for long."""
-        is_any = self._waited_s(link.name, now_s) >= _RARELY * self._interval_s
+        is_any = self._waited_s(link.name, now_s) >= self._rarely_s
         useful = (
             free[each]
             for each in dict.fromkeys(peers)
@@ -375,7 +377,7 @@ class BandwidthPlanner:
         if carried_share >= AGREEING_SHARE:
             interval_s = _MEASURED_AGAIN_S
         elif carried_share > _BUSY_SHARE or _is_open(link):
-            interval_s *= _RARELY
+            interval_s = self._rarely_s
         return self._checked_s.get(link.name, -inf) + interval_s
 
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
