@@ -65,9 +65,9 @@ def test_an_hour_of_faults_breaks_neither_leases_nor_budgets() -> None:
 def test_a_large_cluster_breaks_neither_leases_nor_budgets() -> None:
     """So many boards that a tick plans only for those of which a test is due."""
     limits = ProbeLimits(interval_s=120.0, ping_interval_s=900, ping_ttl_s=2700)
-    plan = replace(PLAN, boards=700, hours=0.4, limits=limits, tick_s=2.0, report_every_s=300.0)
+    plan = replace(PLAN, boards=600, hours=0.3, limits=limits, tick_s=2.0, report_every_s=300.0)
     ttl = TimesToLive(report_s=700.0, rtt_s=3000.0)
-    day = day_of(replace(plan, ttl=ttl, estimate_every_s=600.0, leader_every_s=400.0))
+    day = day_of(replace(plan, ttl=ttl, estimate_every_s=600.0, leader_every_s=300.0))
     assert_nothing_is_broken(day)
     assert day.counts["changes of leader"] >= 3
     assert day.audit.transfers >= 3000
