@@ -20,7 +20,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench day experiments predicates demo packages control-plane clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -62,6 +62,9 @@ attack: rollout-env packages control-plane ## Attack the daemons at full length;
 bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Measure speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
+
+day: env ## Simulate a whole day of 5,000 boards with all faults, half an hour of one core
+	$(PY) -m tests.bench.day whole
 
 experiments: env ## Run the papers' experiments and write docs/experiments.md
 	rm -f docs/experiments/*

@@ -7,7 +7,7 @@ a cluster in memory, and the real history on disk. It prints one line of JSON: s
 import asyncio
 import json
 import logging
-import resource
+import os
 import sys
 import tempfile
 import time
@@ -33,6 +33,7 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_controller.wiring import Controller
 
+from tests.support.memory import peak_bytes
 from tests.support.memory_cluster import MemoryCluster
 
 MIB = 2**20
@@ -128,7 +129,7 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
         )
         if disk_s:
             slow_disk(disk_s)
-        before_mib = _highest_mib()
+        before_mib = peak_bytes(os.getpid()) / MIB
         running = asyncio.create_task(scheduler.run())
         begin_s = time.monotonic()
         for number in range(nodes):
@@ -140,16 +141,12 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
             await running
         stop_s = time.monotonic()
     stop_s = time.monotonic() - stop_s
-    grown_mib = _highest_mib() - before_mib
+    grown_mib = peak_bytes(os.getpid()) / MIB - before_mib
     kept, in_detail = _kept(path)
     return Outcome(
         *(scheduler.decided, kept, in_detail, round(grown_mib, 1)),
         *(round(per_s, 1), round(stop_s, 2), tuple(lines.lines)),
     )
-
-
-def _highest_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _kept(path: Path) -> tuple[int, int]:

@@ -61,6 +61,22 @@ def report(boot_ms: int) -> pb.Report:
     return report
 
 
+def birth_of_a_pi(address: str, interval_s: int, boot_ms: int) -> pb.Birth:
+    """The birth of an agent on a Raspberry Pi 4."""
+    return pb.Birth(
+        timing=pb.Timing(measured_boot_ms=boot_ms),
+        agent_version="0.1.0",
+        hardware_model="Raspberry Pi 4 Model B Rev 1.4",
+        architecture="aarch64",
+        kernel="6.1.0-rpi7-rpi-v8",
+        cores=4,
+        memory_bytes=4 << 30,
+        address=address,
+        interval_s=interval_s,
+        probes=["iperf3", "icmp"],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How boards report. report_s: seconds between two reports of a board. life_s: None for boards
@@ -104,18 +120,7 @@ class _Board:
         """Publish the birth and the status online."""
         last = self._at + 1
         address = f"10.99.{last // 250}.{last % 250}"
-        birth = pb.Birth(
-            timing=pb.Timing(measured_boot_ms=_now_ms()),
-            agent_version="0.1.0",
-            hardware_model="Simulated",
-            architecture="aarch64",
-            kernel="6.1",
-            cores=4,
-            memory_bytes=4 << 30,
-            address=address,
-            interval_s=1,
-            probes=["iperf3", "icmp"],
-        )
+        birth = birth_of_a_pi(address, 1, _now_ms())
         _publish(self._client, topics.Kind.BIRTH, self._encoder.sample(birth))
         _publish(self._client, topics.Kind.STATUS, self._encoder.status(online=True))
 

@@ -14,7 +14,6 @@ while the boards go on, and no retained birth may be missing.
 
 import asyncio
 import os
-import resource
 import socket
 import sys
 import time
@@ -38,9 +37,10 @@ from leadline_controller.wiring import Controller, running
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from tests.bench.boards import report
+from tests.bench.boards import birth_of_a_pi, report
 from tests.bench.ingest import _packet, _text, send_all
 from tests.controller.telemetry.wire_client import properties_of
+from tests.support.memory import peak_bytes
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mosquitto import Broker, mosquitto
 
@@ -164,18 +164,7 @@ class _Boards:
 
     def _birth(self, at: int) -> bytes:
         name = self._names[at]
-        birth = pb.Birth(
-            timing=pb.Timing(measured_boot_ms=_boot_ms()),
-            agent_version="0.1.0",
-            hardware_model="Raspberry Pi 4 Model B Rev 1.4",
-            architecture="aarch64",
-            kernel="6.1.0-rpi7-rpi-v8",
-            cores=4,
-            memory_bytes=4 << 30,
-            address=address(at),
-            interval_s=10,
-            probes=["iperf3", "icmp"],
-        )
+        birth = birth_of_a_pi(address(at), 10, _boot_ms())
         encoder = self._encoders[name]
         return self._packet(topics.Kind.BIRTH, *encoder.sample(birth)) + self._packet(
             topics.Kind.STATUS, *encoder.status(online=True)
@@ -320,7 +309,7 @@ class _Measured:
             boards=len(self._names),
             cpu=cpu,
             rss_mb=process.memory_info().rss / 1e6,
-            peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
+            peak_mb=peak_bytes(os.getpid()) / 1e6,
             reports=len(lags),
             lost=self._lost() - lost,
             refused=dict(telemetry.refused - refused),

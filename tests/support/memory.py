@@ -39,7 +39,8 @@ def limited_memory(limit_bytes: int) -> Iterator[None]:
 
 
 def peak_bytes(pid: int) -> int:
-    """The most that was ever resident of a process."""
+    """The most that was resident of a process since it was executed. (ru_maxrss is also what the
+    process that started it had.)"""
     status = Path(f"/proc/{pid}/status").read_text()
     peak = re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE)
     assert peak is not None, status

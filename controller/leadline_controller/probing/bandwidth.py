@@ -9,10 +9,11 @@ one step. It is charged at the speed that is believed of each link, and correcte
 counts: on a link that was throttled it took longer than planned.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import chain, islice
+from itertools import islice
 from math import ceil, inf
 
 from leadline_controller.probing.spending import DAY_S, SAVED_LINK_S, SHARE_OF_SAVINGS, Account
@@ -52,11 +53,16 @@ _BUSY_SHARE = 0.3
 _RARELY = 3.0
 _MAX_STARTED_AT_ONCE = 50
 _MAX_PEERS_COMPARED = 16
+_NEIGHBOURS = 8  # compared before others, because they may be the only ones that can be paid
 # After a test without a result, and twice as long each time.
 _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
 _MAX_FAILURES = 16  # of a node, that are remembered
 _FAILED_OFTEN = 3  # with one server; then another one is better, even over a declared uplink
 _SEEK_EVERY_S = 5.0  # the search for a peer with which a node can pay an exact measurement
+# At the latest after so long a search is worth it again, because other peers may be cheaper; after
+# the shorter one if few were free; and a node is looked at again, as traffic changes what is due.
+_SEEK_AGAIN_S, _SEEK_SOON_S, _LOOK_AGAIN_S = 240.0, 30.0, 60.0
+_FORGET_EVERY_S = 600.0
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
 _NONE: frozenset[str] = frozenset()
 _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its bandwidth
@@ -142,22 +148,27 @@ class BandwidthPlanner:
         self._budget = budget
         self._anchors = frozenset(anchors)
         self._uplinks = {uplink.name: uplink for uplink in uplinks}
+        self._behind = {uplink.name: sorted(uplink.nodes) for uplink in uplinks}
         self._uplinks_of: dict[str, frozenset[str]] = {}
         for uplink in uplinks:
             for node in uplink.nodes:
                 self._uplinks_of[node] = self._uplinks_of.get(node, _NONE) | {uplink.name}
         self._interval_s = interval_s
+        # However long the interval is, what is known must not become too old meanwhile.
+        self._rarely_s = max(interval_s, min(_RARELY * interval_s, _MEASURED_AGAIN_S))
         self._max_bytes = max_bytes
         self._node_accounts: dict[str, Account] = {}
         self._uplink_accounts: dict[str, Account] = {}
         self._running: dict[str, _Running] = {}
         self._tested_s: dict[str, float] = {}  # as client
         self._checked_s: dict[str, float] = {}  # as either
-        self._sought_s: dict[str, float] = {}  # the last search for an exact measurement
+        self._seek_s: dict[str, float] = {}  # the next search for an exact measurement
+        self._look_s: dict[str, float] = {}  # before then no test of the node is due, or paid
         # The servers of the node's tests as client since its last result, the newest last.
         self._failures: dict[str, list[str]] = {}
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
+        self._forgot_s = float("-inf")
         self._not_before_s = float("-inf")
         self.not_believed: Set[str] = frozenset()  # these nodes measure nothing
 
@@ -168,57 +179,110 @@ class BandwidthPlanner:
     def plan(
         self, links: Sequence[NodeLink], rtt_ms: Callable[[str, str], float | None], now_s: float
     ) -> list[PlannedTest]:
-        """The tests to start now; call `start` for each. rtt_ms: of a pair, None if unknown,
-        infinite if it does not reply to pings.
+        """The tests to start now; call `start` for each. links: of the nodes to test and of those
+        that may serve. rtt_ms: of a pair, None if unknown, infinite if it does not reply to pings.
 
-        O(n log n) for n boards.
+        O(n log n) for n links.
         """
         if now_s < self._not_before_s:
             return []
         self._release(now_s)
-        self._refill([link.name for link in links], now_s)
+        of_uplinks = (self._uplinks_of.get(link.name, _NONE) for link in links)
+        self._refill([link.name for link in links], set().union(*of_uplinks), now_s)
         self._settle(links)
         self._forget_old(now_s)
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
-        due = sorted(
-            (*order, not link.is_wanted, self._tested_s.get(link.name, -inf), link.name)
-            for link in free.values()
-            if (order := self._order(link, now_s)) is not None
-        )
         # Those with the most left serve first, so that no node serves all others.
         believed = free.keys() - self.not_believed
         servers = sorted(believed, key=lambda name: (-self._node_accounts[name].link_s, name))
-        paying = [name for name in servers if self._can_pay(free[name], Purpose.CHECK)]
+        paying = [name for name in servers if not self._wait_s(free[name], Purpose.CHECK)]
         planned: list[PlannedTest] = []
-        for place, purpose, _, _, name in due:
+        for place, purpose, _, _, name in self._in_order(free.values(), now_s):
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
-            if name not in free or not self._can_pay(free[name], purpose):
+            wanted = self._wanted(free[name], place, purpose, now_s) if name in free else None
+            if wanted is None:
                 continue
-            link = free[name]
-            is_check_due = place == _CONTRADICTED or self._is_check_due(link, now_s)
-            if purpose is Purpose.MEASURE and not is_check_due:
-                # Most nodes save for this, so that not all of them can search at each tick.
-                if now_s - self._sought_s.get(name, -inf) < _SEEK_EVERY_S:
-                    continue
-                self._sought_s[name] = now_s
-            waited_s = self._waited_s(name, now_s)
-            is_any_useful = waited_s >= _RARELY * self._interval_s
-            useful = (
-                free[each]
-                for each in (servers if purpose < Purpose.MEASURE else paying)
-                if each in free and each != name and (is_any_useful or _is_useful(free[each], link))
-            )
-            others = list(islice(useful, _MAX_PEERS_COMPARED))
-            test = self._test_of(link, others, purpose, uplinks, rtt_ms)
-            if test is None and purpose is Purpose.MEASURE and is_check_due:
-                test = self._test_of(link, others, Purpose.CHECK, uplinks, rtt_ms)
-            if test is not None:
+            peers = servers if wanted < Purpose.MEASURE else paying
+            peers = [each for each in self.neighbours(name) if each in believed] + peers
+            others = self._useful(free[name], peers, free, now_s)
+            test, wait_s = self._test_of(free[name], others, wanted, uplinks, rtt_ms)
+            if test is None and wanted is Purpose.MEASURE:
+                self._seek_s[name] = now_s + max(wait_s, _SEEK_EVERY_S)
+                if place == _CONTRADICTED or self._is_check_due(free[name], now_s):
+                    check = Purpose.CHECK
+                    test, wait_s = self._test_of(free[name], others, check, uplinks, rtt_ms)
+            if test is None:
+                most_s = _SEEK_EVERY_S if purpose is Purpose.SETTLE else _SEEK_AGAIN_S
+                self._look_s[name] = now_s + min(wait_s, most_s)
+            else:
                 planned.append(test)
                 uplinks |= set(test.uplinks)
                 del free[test.client], free[test.server]
         return planned
+
+    def _in_order(
+        self, links: Iterable[NodeLink], now_s: float
+    ) -> list[tuple[int, Purpose, bool, float, str]]:
+        """The nodes of which a test is due, the most urgent first: place, purpose, whether no pods
+        want it, the last test, name."""
+        due = []
+        for link in links:
+            order, name = self._order(link, now_s), link.name
+            if order is not None:
+                due.append((*order, not link.is_wanted, self._tested_s.get(name, -inf), name))
+            else:
+                self._look_s[name] = min(self._due_s(link), now_s + _LOOK_AGAIN_S)
+        return sorted(due)
+
+    def _wanted(self, link: NodeLink, place: int, purpose: Purpose, now_s: float) -> Purpose | None:
+        """What the node can be tested for now: while it saves for an exact measurement, for a check
+        at most. None if it cannot pay."""
+        if wait_s := self._wait_s(link, purpose):
+            self._look_s[link.name] = now_s + min(wait_s, _SEEK_SOON_S)
+            return None
+        if purpose is not Purpose.MEASURE or place == _CONTRADICTED:
+            return purpose
+        seek_s = self._seek_s.get(link.name, -inf)
+        if seek_s <= now_s and (wait_s := self._saving_s(link)):
+            seek_s = now_s + min(max(wait_s, _SEEK_EVERY_S), _SEEK_AGAIN_S)
+            self._seek_s[link.name] = seek_s
+        if now_s >= seek_s:
+            return purpose
+        if self._is_check_due(link, now_s):
+            return Purpose.CHECK
+        self._look_s[link.name] = min(seek_s, self._check_s(link))
+        return None
+
+    def _useful(
+        self, link: NodeLink, peers: Iterable[str], free: Mapping[str, NodeLink], now_s: float
+    ) -> list[NodeLink]:
+        """The first of the peers whose test can show something of the node; any, if it has waited
+        for long."""
+        is_any = self._waited_s(link.name, now_s) >= self._rarely_s
+        useful = (
+            free[each]
+            for each in dict.fromkeys(peers)
+            if each in free and each != link.name and (is_any or _is_useful(free[each], link))
+        )
+        return list(islice(useful, _MAX_PEERS_COMPARED))
+
+    def due(self, names: Iterable[str], now_s: float) -> list[str]:
+        """Those of the nodes of which a test may be due, the most overdue first: the others need
+        not be looked at, unless something contradicts what is believed of them."""
+        look_s = self._look_s
+        due = [(at, n) for n in names if (at := look_s.get(n, -inf)) <= now_s]
+        return [name for _, name in sorted(due)]
+
+    def neighbours(self, node: str) -> list[str]:
+        """Some nodes behind each of its declared uplinks, which tests with them do not take."""
+        found: list[str] = []
+        for uplink in sorted(self._uplinks_of.get(node, _NONE)):
+            names = self._behind[uplink]
+            at = bisect_left(names, node)
+            found += (*names[at + 1 : at + 1 + _NEIGHBOURS], *names[: min(at, _NEIGHBOURS)])
+        return found
 
     def start(self, planned: PlannedTest, lease_id: str, now_s: float, ends_s: float) -> None:
         """A lease for the test was granted: it takes the nodes and uplinks until it ends, and their
@@ -251,6 +315,8 @@ class BandwidthPlanner:
         if running is None:
             return
         planned = running.planned
+        for name in (planned.client, planned.server):
+            self._look_s.pop(name, None)
         share = transferred_bytes / planned.max_bytes
         self._charge(planned, share - 1.0)
         for name in (planned.client, planned.server):
@@ -277,15 +343,14 @@ class BandwidthPlanner:
     ) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
         """The budgets of the nodes and of the uplinks by name, with new ones for `nodes`. Those of
         other nodes, which may have left, are as of the last plan with them."""
-        self._refill(tuple(nodes), now_s)
+        self._refill(tuple(nodes), self._uplinks, now_s)
         return self._node_accounts, self._uplink_accounts
 
     def _order(self, link: NodeLink, now_s: float) -> tuple[int, Purpose] | None:
         """The node's place, the lowest first, and what it should be tested for; None if no test is
         due."""
         bandwidth, waited_s = link.bandwidth, self._waited_s(link.name, now_s)
-        doublings = min(max(len(self._failures.get(link.name, ())) - 1, 0), _MAX_DOUBLINGS)
-        if waited_s < _RETRY_S * 2**doublings:
+        if waited_s < self._retry_s(link.name):
             return None
         if bandwidth is None or _is_untested(bandwidth):
             return 1, Purpose.FIRST
@@ -295,28 +360,54 @@ class BandwidthPlanner:
             return _CONTRADICTED, Purpose.MEASURE
         if _is_open(link):
             return 3, Purpose.MEASURE
-        again_s = _BOUND_AGAIN_S if bandwidth.lower_bound else _MEASURED_AGAIN_S
-        if now_s - bandwidth.measured_s > again_s:
+        if now_s - bandwidth.measured_s > _again_s(bandwidth):
             return 4, Purpose.MEASURE
         return (5, Purpose.CHECK) if self._is_check_due(link, now_s) else None
 
+    def _due_s(self, link: NodeLink) -> float:
+        """When a test of a node becomes due of which none is due now."""
+        retry_s = self._tested_s.get(link.name, -inf) + self._retry_s(link.name)
+        bandwidth = link.bandwidth
+        if bandwidth is None:
+            return retry_s
+        return max(retry_s, min(bandwidth.measured_s + _again_s(bandwidth), self._check_s(link)))
+
+    def _retry_s(self, node: str) -> float:
+        """How long the node waits after a test."""
+        failures = len(self._failures.get(node, ()))
+        return _RETRY_S * 2.0 ** min(max(failures - 1, 0), _MAX_DOUBLINGS)
+
     def _is_check_due(self, link: NodeLink, now_s: float) -> bool:
-        """Whether the node was in no test for long enough. A link that is open saves for an exact
+        return now_s >= self._check_s(link)
+
+    def _check_s(self, link: NodeLink) -> float:
+        """When the node was in no test for long enough. A link that is open saves for an exact
         measurement."""
         carried_share = link.used_mbps / max(_assumed_mbps(link), 1e-9)
         interval_s = self._interval_s
         if carried_share >= AGREEING_SHARE:
             interval_s = _MEASURED_AGAIN_S
         elif carried_share > _BUSY_SHARE or _is_open(link):
-            interval_s *= _RARELY
-        return now_s - self._checked_s.get(link.name, -inf) >= interval_s
+            interval_s = self._rarely_s
+        return self._checked_s.get(link.name, -inf) + interval_s
 
-    def _can_pay(self, link: NodeLink, purpose: Purpose) -> bool:
-        """Whether the node itself can pay a test. It spares most nodes the search for a peer."""
-        least = Purpose.CHECK if purpose is Purpose.MEASURE else purpose
-        test = self._sized(link, link, least, (), 0.0)
+    def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
+        """Seconds until the node itself can pay a test. It spares most nodes the search for a
+        peer."""
+        amount, link_s = LEAST_BYTES, LEAST_BYTES * 8e-6 / _assumed_mbps(link)
+        if purpose is Purpose.SETTLE:
+            test = self._sized(link, link, purpose, (), 0.0)
+            amount, link_s = test.max_bytes, test.link_s[link.name]
+        return self._node_accounts[link.name].wait_s(link_s, amount, _DEBT_S[purpose])
+
+    def _saving_s(self, link: NodeLink) -> float:
+        """Seconds until the node itself can pay an exact measurement with the slowest peer that can
+        show what is to be known, which is the cheapest."""
+        test = self._sized(link, link, Purpose.MEASURE, (), 0.0)
+        known_mbps = link.bandwidth.mbps if link.bandwidth else 0.0
+        part = min(1.0, AGREEING_SHARE * known_mbps / _expected_mbps(link))
         account = self._node_accounts[link.name]
-        return account.can_pay(test.link_s[link.name], test.max_bytes, _DEBT_S[purpose])
+        return account.wait_s(part * test.link_s[link.name], round(part * test.max_bytes))
 
     def _waited_s(self, node: str, now_s: float) -> float:
         return now_s - self._tested_s.get(node, -inf)
@@ -328,8 +419,9 @@ class BandwidthPlanner:
         purpose: Purpose,
         busy_uplinks: Set[str],
         rtt_ms: Callable[[str, str], float | None],
-    ) -> PlannedTest | None:
-        """The best test of a node that can be paid."""
+    ) -> tuple[PlannedTest | None, float]:
+        """The best test of a node that can be paid. If there is none, in how many seconds there may
+        be one."""
         options = []
         is_contradicted = link.contradicted_s > self._tested_s.get(link.name, -inf)
         for other in others:
@@ -355,14 +447,20 @@ class BandwidthPlanner:
                 other.name,
             )
             options.append((rank, other, uplinks, rtt))
+        least_s = _SEEK_AGAIN_S if len(options) == _MAX_PEERS_COMPARED else _SEEK_SOON_S
+        least_s = least_s if options else _SEEK_EVERY_S
         for _, other, uplinks, rtt in sorted(options, key=lambda option: option[0]):
             test = self._sized(link, other, purpose, uplinks, rtt)
-            if all(
-                account.can_pay(test.link_s[name], test.max_bytes, _DEBT_S[purpose])
-                for name, account in zip(_takers(test), self._accounts_of(test), strict=True)
-            ):
-                return test
-        return None
+            wait_s = 0.0
+            for name, account in zip(_takers(test), self._accounts_of(test), strict=True):
+                amounts = test.link_s[name], test.max_bytes
+                wait_s = max(wait_s, account.wait_s(*amounts, _DEBT_S[purpose]))
+                if wait_s >= least_s:
+                    break
+            if not wait_s:
+                return test, 0.0
+            least_s = min(least_s, wait_s)
+        return None, least_s
 
     def _sized(
         self,
@@ -438,27 +536,30 @@ class BandwidthPlanner:
         """End the leases that no node reported on; they stay charged."""
         self._running = {k: each for k, each in self._running.items() if now_s < each.ends_s}
 
-    def _refill(self, nodes: Collection[str], now_s: float) -> None:
+    def _refill(self, nodes: Collection[str], uplinks: Iterable[str], now_s: float) -> None:
         budget = self._budget
         for name in nodes:
             if name not in self._node_accounts:
                 account = Account(budget.link_time_share, budget.bytes_per_day, now_s)
                 self._node_accounts[name] = account
-        for name, uplink in self._uplinks.items():
+        for name in uplinks:
             if name not in self._uplink_accounts:
                 account = Account(budget.link_time_share, budget.bytes_per_day, now_s)
-                if uplink.bytes_per_day is not None:
-                    account.bytes_per_day, account.most_debt = uplink.bytes_per_day, 0.0
+                if (per_day := self._uplinks[name].bytes_per_day) is not None:
+                    account.bytes_per_day, account.most_debt = per_day, 0.0
                 self._uplink_accounts[name] = account
-        of_nodes = (self._node_accounts[name] for name in nodes)
-        for account in chain(of_nodes, self._uplink_accounts.values()):
-            account.refill(now_s)
+            self._uplink_accounts[name].refill(now_s)
+        for name in nodes:
+            self._node_accounts[name].refill(now_s)
 
     def _forget_old(self, now_s: float) -> None:
         """Drop the nodes that were not there for a day."""
+        if now_s - self._forgot_s < _FORGET_EVERY_S:
+            return
+        self._forgot_s = now_s
         old = [name for name, x in self._node_accounts.items() if now_s - x.at_s > DAY_S]
         for name in old:
-            times = (self._tested_s, self._checked_s, self._sought_s)
+            times = (self._tested_s, self._checked_s, self._seek_s, self._look_s)
             for of_nodes in (self._node_accounts, *times, self._failures, self._unsettled):
                 of_nodes.pop(name, None)
 
@@ -475,6 +576,11 @@ class BandwidthPlanner:
 
 def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
+
+
+def _again_s(bandwidth: LinkBandwidth) -> float:
+    """How long an exact measurement, or a lower bound, is not repeated."""
+    return _BOUND_AGAIN_S if bandwidth.lower_bound else _MEASURED_AGAIN_S
 
 
 def _is_untested(bandwidth: LinkBandwidth) -> bool:

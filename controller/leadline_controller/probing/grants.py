@@ -78,7 +78,9 @@ class BandwidthGrants:
     ) -> None:
         """Store a granted lease, and drop expired ones. most_mbps: what the interfaces can do.
         requested_mbps: by node, what its pods request."""
-        self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
+        old = takewhile(lambda each: now_s > each[1].ends_s + LATE_S, self._grants.items())
+        for name in [name for name, _ in old]:  # in the order in which they were granted
+            del self._grants[name]
         self._grants[lease_id] = _BandwidthGrant(
             client=planned.client,
             server=planned.server,

@@ -5,9 +5,10 @@ The event loop calls it periodically and the MQTT thread at births and results, 
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from math import inf
 from statistics import median_low
 from threading import Lock
@@ -47,9 +48,12 @@ _ROUND_S = 1.0  # how long a round of pings takes
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
 # Planning tests takes 20 us for a node, while the event loop waits. Of more nodes than this, each
-# tick plans for some, and whether a board may be probed is checked less often.
+# tick plans for those of which a test is due, with so many others as peers and some of each
+# one's neighbours behind its uplinks; and whether a board may be probed is checked less often.
 _PLANNED_AT_ONCE = 500
-_CHECK_EVERY_S = 2.0
+_PEERS_AT_ONCE = 100
+_CHECK_EVERY_S = 0.001  # for each board
+_URGENT_S = 60.0  # after a contradiction
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +113,14 @@ class ProbeScheduler:
         self._under_test: dict[str, tuple[float, float]] = {}  # the last test: from, until
         self._ping_grants = PingGrants()
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
-        self._pinged_s: dict[str, float] = {}
+        self._pinged_s: dict[str, float] = {}  # the oldest first
         self._renewals = 0
         self._turn, self._ring_start = -1, 0
         self._ring_steps: list[int] = []
         self._row_of: dict[str, str] = {}  # the node whose row this one is to measure in this turn
         self._agents: dict[str, Agent] = {}
+        self._addresses: dict[str, str] = {}
+        self._testable: dict[str, None] = {}  # sorted
         self._checked_s = float("-inf")
         self._planned = 0  # where in the order of names the next plan starts
         self._warned_s: dict[str, float] = {}
@@ -208,18 +214,24 @@ class ProbeScheduler:
         if not self._is_connected():
             self.tick_as_standby(now_s)
             return
-        if len(self._agents) <= _PLANNED_AT_ONCE or now_s - self._checked_s >= _CHECK_EVERY_S:
-            self._agents, self._checked_s = self._probeable_agents(now_s), now_s
-        agents = self._agents
+        count = len(self._agents)
+        check_every_s = _CHECK_EVERY_S * count if count > _PLANNED_AT_ONCE else 0.0
+        if now_s - self._checked_s >= check_every_s:
+            agents = self._agents = self._probeable_agents(now_s)
+            self._addresses = {name: agent.address for name, agent in agents.items()}
+            testable = (name for name, agent in agents.items() if "iperf3" in agent.probes)
+            self._testable = dict.fromkeys(testable)
+            self._checked_s = now_s
         with self._lock:
             self._now_s = now_s
             self._judge_bandwidths(now_s)
-            self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
-            self._start_bandwidth_tests(now_s, agents)
+            self._renew_ping_leases(now_s)
+            self._start_bandwidth_tests(now_s)
 
     def _judge_bandwidths(self, now_s: float) -> None:
         if now_s - self._judged_s >= _JUDGE_EVERY_S:
             self._judged_s = now_s
+            self._ping_grants.drop_expired(now_s)
             found = self._bandwidth_grants.contradicting(now_s)
             self._telemetry.judge(BANDWIDTHS, found, now_s)
             self._planner.not_believed = self._telemetry.contradicting[BANDWIDTHS]
@@ -248,13 +260,10 @@ class ProbeScheduler:
         self._warned_s = {n: at_s for n, at_s in self._warned_s.items() if n in nodes}
         return probeable
 
-    def _renew_ping_leases(self, now_s: float, addresses: dict[str, str]) -> None:
-        renew_s = self._limits.ping_ttl_s / 3
-        due = [
-            (last_s, node)
-            for node in addresses
-            if now_s - (last_s := self._pinged_s.get(node, float("-inf"))) >= renew_s
-        ]
+    def _renew_ping_leases(self, now_s: float) -> None:
+        renew_s, addresses = self._limits.ping_ttl_s / 3, self._addresses
+        due = sorted(addresses.keys() - self._pinged_s.keys())
+        due += takewhile(lambda name: now_s - self._pinged_s[name] >= renew_s, self._pinged_s)
         if due:
             if (turn := int(now_s // renew_s)) != self._turn:
                 self._turn = turn
@@ -263,7 +272,7 @@ class ProbeScheduler:
             # Sending all at once would block the event loop. At two ticks a second, a thirtieth per
             # tick renews all leases in 15 s, in time for a third of the default time to live.
             at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
-            renewed = [node for _, node in sorted(due)[:at_once]]
+            renewed = [node for node in due if node in addresses][:at_once]
             self._renewals += 1
             stride = 1 + len(addresses) // _NEAR_NODES
             searched = renewed[self._renewals % stride :: stride]
@@ -275,10 +284,11 @@ class ProbeScheduler:
                 work = ring.work(node, first[:CHOSEN_PEERS])
                 self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)
+                self._pinged_s.pop(node, None)
                 self._pinged_s[node] = now_s
             self._ring_steps += ring.steps
-        self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
-        self._ping_grants.drop_expired(now_s)
+            for node in [node for node in due if node not in addresses]:
+                self._pinged_s.pop(node, None)
         if len(self._under_test) > 2 * len(addresses):
             self._under_test = {n: x for n, x in self._under_test.items() if n in addresses}
 
@@ -296,14 +306,26 @@ class ProbeScheduler:
             for node in unknown.get(row, ()):
                 self._row_of.setdefault(node, row)
 
-    def _start_bandwidth_tests(self, now_s: float, agents: dict[str, Agent]) -> None:
-        names = [name for name, agent in agents.items() if "iperf3" in agent.probes]
-        if len(names) > _PLANNED_AT_ONCE:
-            start = self._planned % len(names)
-            self._planned = start + _PLANNED_AT_ONCE
-            some = (*names[start:], *names[:start])[:_PLANNED_AT_ONCE]
-            anchors = [each for each in self._anchors if each in names]
-            names = list(dict.fromkeys((*some, *anchors)))
+    def _to_plan(self, now_s: float) -> Collection[str]:
+        """The nodes to plan tests for, and those that may be their peers."""
+        if len(self._testable) <= _PLANNED_AT_ONCE:
+            return self._testable
+        names = list(self._testable)
+        urgent = self._telemetry.contradicted_after(now_s - _URGENT_S)
+        due = self._planner.due(names, now_s)[: _PLANNED_AT_ONCE - _PEERS_AT_ONCE]
+        start = self._planned % len(names)
+        self._planned = start + _PEERS_AT_ONCE
+        peers = (
+            *names[start : start + _PEERS_AT_ONCE],
+            *names[: max(0, self._planned - len(names))],
+        )
+        chosen = dict.fromkeys((*sorted(urgent)[:_PLANNED_AT_ONCE], *due, *self._anchors, *peers))
+        for name in due:
+            chosen.update(dict.fromkeys(self._planner.neighbours(name)))
+        return [name for name in chosen if name in self._testable]
+
+    def _start_bandwidth_tests(self, now_s: float) -> None:
+        agents, names = self._agents, self._to_plan(now_s)
         links = {link.name: link for link in self._telemetry.node_links(names, now_s)}
         for name, wanted_mbps in self._wanted_mbps().items():
             if name in links:

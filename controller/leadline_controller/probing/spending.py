@@ -5,6 +5,7 @@ Times are seconds on the controller's monotonic clock.
 
 from array import array
 from dataclasses import dataclass, field
+from math import inf
 
 HOUR_S, DAY_S = 3600, 86_400.0
 _HOURS = 24
@@ -107,27 +108,36 @@ class Account:
         self.at_s = max(self.at_s, now_s)
         link_s = self.link_s + passed_s * self.share * _PLANNED_SHARE
         self.link_s = min(link_s, SAVED_LINK_S)
-        # What was saved, and debts, count for the next day too.
-        bytes_per_day = self.bytes_per_day - (1 + self.most_debt) * self._saved_bytes
-        self.bytes = min(self.bytes + passed_s * bytes_per_day / DAY_S, self._saved_bytes)
+        self.bytes = min(self.bytes + passed_s * self._bytes_per_s, self._saved_bytes)
 
     @property
     def most_bytes(self) -> float:
         """The most that one test may transfer."""
         return SHARE_OF_SAVINGS * self._saved_bytes
 
-    def can_pay(self, link_s: float, amount: int, debt_s: float = 0.0) -> bool:
-        """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
+    def wait_s(self, link_s: float, amount: int, debt_s: float = 0.0) -> float:
+        """Seconds until a test fits the budget, with a debt of up to `debt_s` of link time."""
         if not self.share:
-            return False
+            return inf
+        missing_s = link_s - self.link_s - debt_s
         most_bytes = self.most_debt * self._saved_bytes
-        debt_bytes = min(debt_s * self.bytes_per_day / DAY_S * 1000, most_bytes)
-        return self.link_s + debt_s >= link_s and self.bytes + debt_bytes >= amount
+        missing = amount - self.bytes - min(debt_s * self.bytes_per_day / DAY_S * 1000, most_bytes)
+        if missing_s <= 0 and missing <= 0:
+            return 0.0
+        if missing > 0 and not self.bytes_per_day:
+            return inf
+        wait_s = missing_s / (self.share * _PLANNED_SHARE)
+        return max(wait_s, missing / self._bytes_per_s if missing > 0 else 0.0)
 
     @property
     def _saved_bytes(self) -> float:
         """The most that can be saved."""
         return min(_SAVED_BYTES, self.bytes_per_day / 4)
+
+    @property
+    def _bytes_per_s(self) -> float:
+        """By which the budget grows. What was saved, and debts, count for the next day too."""
+        return (self.bytes_per_day - (1 + self.most_debt) * self._saved_bytes) / DAY_S
 
     def pay(self, link_s: float, amount: int) -> None:
         """Charge a test. Negative values correct the plan by what it took."""

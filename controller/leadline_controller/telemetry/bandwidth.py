@@ -222,6 +222,10 @@ class NodeBandwidths:
         """When traffic or a test last showed more than what is believed."""
         return self._contradicted_s.get(node, -inf)
 
+    def contradicted_after(self, since_s: float) -> set[str]:
+        """The nodes of which that was later than `since_s`."""
+        return {node for node, at_s in self._contradicted_s.items() if at_s > since_s}
+
     def drop(self, node: str) -> None:
         """Forget a node that is no longer in the cluster."""
         for of_nodes in (self._known, self._last_peers, self._contradicted_s):

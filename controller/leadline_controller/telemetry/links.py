@@ -175,6 +175,10 @@ class LinkState:
         -inf if never: its link may be full, or slower than it was."""
         return self._jumped_s.get(node, -inf)
 
+    def jumped_after(self, since_s: float) -> set[str]:
+        """The nodes of which that was later than `since_s`."""
+        return {node for node, at_s in self._jumped_s.items() if at_s > since_s}
+
     def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
         """Store a board's round trip to the broker, ms: its leg, where it may not send ICMP."""
         if node not in self._legs and len(self._legs) >= _MAX_LEGS:

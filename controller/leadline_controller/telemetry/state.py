@@ -31,7 +31,7 @@ _MAX_NODES = 20_000
 # Limit on agents outside the cluster. Without an ACL at the broker, names can be invented.
 _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
-_CLEAN_EVERY_S = 10.0
+_CLEAN_EVERY_S, _DROP_EVERY_S = 10.0, 60.0
 _TOO_MANY_PAIRS = "too_many_pairs"
 _LEFT_OUT_S = 300.0  # after its last contradiction
 BROKER = "@broker"
@@ -112,7 +112,7 @@ class TelemetryState:
         self._free_slots: list[int] = []
         self._members: frozenset[str] | None = None
         self._non_members = 0  # records of names that are not members
-        self._now_s = self._cleaned_s = -np.inf
+        self._now_s = self._cleaned_s = self._dropped_s = -np.inf
 
     # Membership: called by the event loop.
 
@@ -163,7 +163,9 @@ class TelemetryState:
         if gone:
             self._population += 1
             self._changes += 1
-        self._links.drop_old(now_s)
+        if now_s - self._dropped_s >= _DROP_EVERY_S:
+            self._dropped_s = now_s
+            self._links.drop_old(now_s)
 
     # Writing: called by the MQTT thread.
 
@@ -329,6 +331,12 @@ class TelemetryState:
                 )
                 for name in names
             ]
+
+    def contradicted_after(self, since_s: float) -> set[str]:
+        """The nodes whose traffic or round trips contradicted what is believed after `since_s`."""
+        with self._lock:
+            bandwidths, links = self._bandwidths, self._links
+            return bandwidths.contradicted_after(since_s) | links.jumped_after(since_s)
 
     def rtt_ms(self, a: str, b: str, now_s: float) -> float | None:
         """The round trip of a pair, measured or by its coordinates, ms; None if unknown, and

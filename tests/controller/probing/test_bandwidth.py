@@ -651,6 +651,31 @@ def test_reading_the_budgets_keeps_no_node_that_left() -> None:
     assert planner.accounts(DAY_S, ("a", "b"))[0].keys() == {"a", "b"}
 
 
+def test_a_site_whose_uplink_has_no_bytes_measures_itself() -> None:
+    """Its boards compare each other first, however many others are richer."""
+    uplink = Uplink("lte", frozenset({"in-0", "in-1"}), mbps=20.0, bytes_per_day=0)
+    site = [NodeLink("in-0", 1000.0), NodeLink("in-1", 1000.0)]
+    outside = [known(f"out-{i:02}") for i in range(40)]
+    planner = planner_of(outside, uplinks=(uplink,))
+    planned = planner.plan([*site, *outside], lan, LATER_S)
+    assert ("in-0", "in-1") in [(each.client, each.server) for each in planned]
+
+
+def test_only_nodes_of_which_a_test_is_due_are_looked_at_again() -> None:
+    links = [known("a"), known("b"), known("c")]
+    planner = planner_of(links)
+    names = [link.name for link in links]
+    assert planner.due(names, LATER_S) == names
+    test, *_ = planner.plan(links, lan, LATER_S)
+    begin(planner, test, LATER_S)
+    assert planner.plan(links, lan, LATER_S + 1) == []
+    planner.finish("x-1", test.max_bytes, is_measured=True)
+    assert {test.client, test.server} <= {*planner.due(names, LATER_S + 2)}  # as there is a result
+    planner.plan(links, lan, LATER_S + 4)
+    assert test.client not in planner.due(names, LATER_S + 5)
+    assert test.client in planner.due(names, LATER_S + INTERVAL_S)
+
+
 def test_restarts_do_not_break_the_limit_of_a_metered_uplink() -> None:
     """A new controller starts every 20 minutes, and a board behind the uplink was never tested."""
     uplink = Uplink("lte", frozenset({"a"}), mbps=20.0, bytes_per_day=2_000_000)
@@ -679,7 +704,7 @@ def test_no_day_has_more_bytes_than_the_limit(
         now_s += wait_s
         account.refill(now_s)
         amount = int(share * min(MOST_BYTES, per_day))
-        if account.can_pay(0.0, amount, debt_s=0.5):
+        if not account.wait_s(0.0, amount, debt_s=0.5):
             account.pay(0.0, amount)
             paid.append((now_s, amount))
     for start_s, _ in paid:

@@ -356,7 +356,8 @@ def test_thousands_of_ping_leases_are_spread_over_ticks() -> None:
 def test_of_thousands_of_boards_each_tick_plans_tests_for_some_and_all_have_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scheduler, "_PLANNED_AT_ONCE", 4)
+    monkeypatch.setattr(scheduler, "_PLANNED_AT_ONCE", 6)
+    monkeypatch.setattr(scheduler, "_PEERS_AT_ONCE", 2)
     harness = ProbeHarness(*(f"n{number:02}" for number in range(10)), anchors=("n09",))
     harness.probe_scheduler.tick(0.0)
     assert {*map(min, harness.sent.tested())} == {"n00", "n01"}
