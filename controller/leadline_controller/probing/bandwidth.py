@@ -389,7 +389,9 @@ class BandwidthPlanner:
             interval_s = _MEASURED_AGAIN_S
         elif carried_share > _BUSY_SHARE or _is_open(link):
             interval_s = self._rarely_s
-        return self._checked_s.get(link.name, -inf) + interval_s
+        # What it says as a server does not make a value valid for longer.
+        as_client_s = self._tested_s.get(link.name, inf) + max(interval_s, _MEASURED_AGAIN_S)
+        return min(self._checked_s.get(link.name, -inf) + interval_s, as_client_s)
 
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
         """Seconds until the node itself can pay a test. It spares most nodes the search for a
