@@ -10,7 +10,7 @@ counts: on a link that was throttled it took longer than planned.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import islice
@@ -206,13 +206,16 @@ class BandwidthPlanner:
                 continue
             peers = servers if wanted < Purpose.MEASURE else paying
             peers = [each for each in self.neighbours(name) if each in believed] + peers
-            others = self._useful(free[name], peers, free, now_s)
-            test, wait_s = self._test_of(free[name], others, wanted, uplinks, rtt_ms)
-            if test is None and wanted is Purpose.MEASURE:
-                self._seek_s[name] = now_s + max(wait_s, _SEEK_EVERY_S)
-                if place == _CONTRADICTED or self._is_check_due(free[name], now_s):
-                    check = Purpose.CHECK
-                    test, wait_s = self._test_of(free[name], others, check, uplinks, rtt_ms)
+            test, wait_s = None, inf
+            for others in self._others(free[name], peers, free, now_s):
+                test, wait_s = self._test_of(free[name], others, wanted, uplinks, rtt_ms)
+                if test is None and wanted is Purpose.MEASURE:
+                    self._seek_s[name] = now_s + max(wait_s, _SEEK_EVERY_S)
+                    if place == _CONTRADICTED or self._is_check_due(free[name], now_s):
+                        check = Purpose.CHECK
+                        test, wait_s = self._test_of(free[name], others, check, uplinks, rtt_ms)
+                if test is not None:
+                    break
             if test is None:
                 most_s = _SEEK_EVERY_S if purpose is Purpose.SETTLE else _SEEK_AGAIN_S
                 self._look_s[name] = now_s + min(wait_s, most_s)
@@ -255,18 +258,16 @@ class BandwidthPlanner:
         self._look_s[link.name] = min(seek_s, self._check_s(link))
         return None
 
-    def _useful(
+    def _others(
         self, link: NodeLink, peers: Iterable[str], free: Mapping[str, NodeLink], now_s: float
-    ) -> list[NodeLink]:
-        """The first of the peers whose test can show something of the node; any, if it has waited
-        for long."""
-        is_any = self._waited_s(link.name, now_s) >= self._rarely_s
-        useful = (
-            free[each]
-            for each in dict.fromkeys(peers)
-            if each in free and each != link.name and (is_any or _is_useful(free[each], link))
-        )
-        return list(islice(useful, _MAX_PEERS_COMPARED))
+    ) -> Iterator[list[NodeLink]]:
+        """The first of the peers whose test can show something of the node. If none of them can be
+        paid and the node has waited for long, the first of all."""
+        names = [each for each in dict.fromkeys(peers) if each in free and each != link.name]
+        useful = (free[each] for each in names if _is_useful(free[each], link))
+        yield list(islice(useful, _MAX_PEERS_COMPARED))
+        if self._waited_s(link.name, now_s) >= self._rarely_s:
+            yield [free[each] for each in names[:_MAX_PEERS_COMPARED]]
 
     def due(self, names: Iterable[str], now_s: float) -> list[str]:
         """Those of the nodes of which a test may be due, the most overdue first: the others need
