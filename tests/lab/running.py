@@ -1,0 +1,132 @@
+"""A cluster that runs pods: a control plane, and a lab whose boards have kubelets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline_controller.lab import lab as labs
+from leadline_controller.lab.kubelets import start_kubelets
+from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.spec import BoardSpec, LabSpec
+
+from tests.kube.api import Api
+from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.controllers import kube_controller_manager
+from tests.kube.kubelets import kubelet_binaries
+from tests.kube.objects import Object, pod
+from tests.lab.images import HTTP_PORT
+from tests.lab.inventory import fresh_name
+from tests.system.daemons import eventually
+
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+# It lifts the taint of a new node.
+NODE_LIFECYCLE = "node-lifecycle-controller"
+WAIT_S = 60.0
+_PULLED = re.compile(r"Successfully pulled image .* in ([0-9hms.]+) \(")
+
+
+@dataclass(frozen=True)
+class RunningLab:
+    """A lab with kubelets. `kubeconfig`: for what runs on the lab's hosts; `plane.kubeconfig` is
+    for what runs outside."""
+
+    lab: Lab
+    plane: ControlPlane
+    kubeconfig: Path
+
+    @property
+    def api(self) -> Api:
+        """The API with the rights of the administrator."""
+        return Api(self.plane.kubeconfig)
+
+    def create(self, manifest: Object) -> str:
+        """Create a pod and return its name."""
+        return str(self.api.create(PODS, manifest)["metadata"]["name"])
+
+    def wait_running(self, name: str, timeout_s: float = WAIT_S) -> Object:
+        """Wait until all of a pod's containers run, and return the pod."""
+
+        def found() -> Object:
+            return dict(self.api.get(f"{PODS}/{name}"))
+
+        def runs(pod: Object) -> bool:
+            conditions = pod["status"].get("conditions", [])
+            return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+        return eventually(found, runs, f"pod {name} runs", timeout_s)
+
+    def pulled_s(self, name: str) -> float:
+        """How long the pull of a pod's image took, by kubelet's event."""
+
+        def found() -> list[str]:
+            events = self.api.get(EVENTS)["items"]
+            mine = [each for each in events if each["involvedObject"].get("name") == name]
+            return [match[1] for each in mine if (match := _PULLED.match(each["message"]))]
+
+        return _go_seconds(eventually(found, bool, f"event Pulled of {name}", WAIT_S)[0])
+
+    def fetch(self, host: str, pod: Object, path: str) -> float:
+        """Get a file from a pod's HTTP server on a host, and return the seconds that it took."""
+        url = f"http://{pod['status']['podIP']}:{HTTP_PORT}{path}"
+        command = self.lab.command(host, ["busybox", "wget", "-q", "-O", "/dev/null", url])
+        started = time.monotonic()
+        subprocess.run(command, check=True, timeout=WAIT_S)
+        return time.monotonic() - started
+
+
+def running_pod(name: str, image: str, **rest: Any) -> Object:
+    """Return a pod of one container of this image; `rest` as for `objects.pod`."""
+    made = pod(name, automountServiceAccountToken=False, enableServiceLinks=False, **rest)
+    made["spec"]["containers"][0]["image"] = image
+    return made
+
+
+@contextmanager
+def running_lab(
+    boards: Sequence[BoardSpec], controllers: Sequence[str] = (), name: str = ""
+) -> Iterator[RunningLab]:
+    """Yield a lab of these boards, all Ready; `controllers` run beside the one for nodes.
+
+    It is named freshly, unless `name` says otherwise, and removed with all that runs on it.
+    """
+    binaries = kubelet_binaries()
+    spec = LabSpec(name or fresh_name(), boards=tuple(boards))
+    with ExitStack() as stack:
+        plane = stack.enter_context(control_plane())
+        stack.enter_context(kube_controller_manager(plane, [NODE_LIFECYCLE, *controllers]))
+        lab = labs.up(spec)
+        stack.callback(labs.down, spec.name)
+        running = RunningLab(lab, plane, start_kubelets(lab, plane.kubeconfig, binaries))
+        wait_ready(running.api, {board.name for board in boards})
+        yield running
+
+
+def wait_ready(api: Api, names: set[str]) -> None:
+    """Wait until exactly these nodes are there, and all are Ready and without a taint."""
+
+    def ready() -> set[str]:
+        return {
+            node["metadata"]["name"]
+            for node in api.get("/api/v1/nodes")["items"]
+            if not node["spec"].get("taints")
+            and any(
+                each["type"] == "Ready" and each["status"] == "True"
+                for each in node["status"].get("conditions", [])
+            )
+        }
+
+    eventually(ready, lambda found: found == names, f"nodes {sorted(names)} are Ready", WAIT_S)
+
+
+def _go_seconds(duration: str) -> float:
+    """Seconds of a duration as Go writes it, such as 1m2.5s or 350ms."""
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+    return sum(float(n) * units[unit] for n, unit in re.findall(r"([0-9.]+)(ms|h|m|s)", duration))
