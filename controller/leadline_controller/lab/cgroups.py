@@ -12,14 +12,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from leadline_controller.lab.errors import LabError
-from leadline_controller.lab.spec import namespace_prefix
+from leadline_controller.lab.spec import lab_name
 
 _ROOT = Path("/sys/fs/cgroup")
 _END_S = 10.0
 _POLL_S = 0.02
 
 
-def make(name: str) -> Path:
+def name(lab: str, board: str) -> str:
+    """Name of a board's cgroup. A lab's name has no dash, so no other lab's begins like it."""
+    return f"leadline-lab-{lab_name(lab)}-{board}"
+
+
+def make(lab: str, board: str) -> Path:
     """Make a board's cgroup in every hierarchy. Returns the cgroup for the board's own daemons.
 
     Raises LabError where this machine refuses it.
@@ -27,11 +32,11 @@ def make(name: str) -> Path:
     daemons = []
     try:
         for hierarchy in _hierarchies():
-            if not (board := hierarchy / name).exists():
-                board.mkdir()
-                _enable(hierarchy, board)
-                (board / "daemons").mkdir()
-            daemons.append(board / "daemons")
+            cgroup = hierarchy / name(lab, board)
+            cgroup.mkdir()
+            _enable(hierarchy, cgroup)
+            daemons.append(cgroup / "daemons")
+            daemons[-1].mkdir()
     except OSError as error:
         raise LabError(f"kubelets need cgroups, which are refused here: {error}") from None
     if not daemons:
@@ -43,28 +48,29 @@ def make(name: str) -> Path:
 def end(lab: str) -> None:
     """Kill all processes in the cgroups of a lab's boards and remove these; no error without any.
 
-    Raises LabError if a process does not end within 10 s.
+    Raises LabError if this takes longer than 10 s.
     """
     deadline = time.monotonic() + _END_S
-    while pids := {pid for cgroup in _of(lab) for pid in _pids(cgroup)}:
+    while cgroups := list(existing(lab)):
+        pids = {pid for cgroup in cgroups for pid in _pids(cgroup)}
         if time.monotonic() > deadline:
-            raise LabError(f"processes {sorted(pids)} did not end; look at them with ps, try again")
+            raise LabError(
+                f"cgroup {cgroups[-1]}: processes {sorted(pids)} did not end; look at them with "
+                "ps, then try again"
+            )
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for cgroup in cgroups:
+            with suppress(OSError):  # a process in it is still ending
+                cgroup.rmdir()
         time.sleep(_POLL_S)
-    for cgroup in _of(lab):
-        cgroup.rmdir()
 
 
-def remaining(lab: str) -> list[Path]:
-    """The cgroups of a lab's boards that exist, each with its children before it."""
-    return list(_of(lab))
-
-
-def _of(lab: str) -> Iterator[Path]:
+def existing(lab: str) -> Iterator[Path]:
+    """The existing cgroups of a lab's boards, children before their parents."""
     for hierarchy in _hierarchies():
-        for board in hierarchy.glob(f"{namespace_prefix(lab)}*"):
+        for board in hierarchy.glob(name(lab, "*")):
             for folder, _, _ in os.walk(board, topdown=False):
                 yield Path(folder)
 
@@ -79,17 +85,16 @@ def _hierarchies() -> list[Path]:
     """The root itself with version 2; with version 1 one folder for each controller."""
     if (_ROOT / "cgroup.controllers").exists():
         return [_ROOT]
-    found = {path.parent.resolve() for path in _ROOT.glob("*/cgroup.procs")}
-    return sorted(path for path in found if path.name != "unified")
+    return sorted({path.parent.resolve() for path in _ROOT.glob("*/cgroup.procs")})
 
 
-def _enable(hierarchy: Path, board: Path) -> None:
+def _enable(hierarchy: Path, cgroup: Path) -> None:
     """Let kubelet limit its pods inside the new cgroup."""
     for setting in ("cpuset.cpus", "cpuset.mems"):  # version 1 leaves them empty
-        if (hierarchy / setting).exists() and (board / setting).exists():
-            (board / setting).write_text((hierarchy / setting).read_text("ascii"), "ascii")
+        if (hierarchy / setting).exists() and (cgroup / setting).exists():
+            (cgroup / setting).write_text((hierarchy / setting).read_text("ascii"), "ascii")
     if (hierarchy / "cgroup.controllers").exists():
-        for parent in (hierarchy, board):
+        for parent in (hierarchy, cgroup):
             for controller in (parent / "cgroup.controllers").read_text("ascii").split():
                 with suppress(OSError):  # kubelet says which of them it misses
                     (parent / "cgroup.subtree_control").write_text(f"+{controller}", "ascii")

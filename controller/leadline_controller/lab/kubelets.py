@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from leadline_controller.lab import cgroups, images, network
 from leadline_controller.lab.errors import LabError
 from leadline_controller.lab.lab import Lab
@@ -31,6 +29,7 @@ from leadline_controller.parsing.fields import FieldError
 BINARIES = ("kubelet", "containerd", "containerd-shim-runc-v2")
 REGISTRY_PORT = 5000
 API_PORT = 6443
+LABEL = "leadline.dev/lab"
 _PACKAGES = {
     "runc": "runc",
     "docker-registry": "docker-registry",
@@ -103,23 +102,28 @@ def pod_subnet(spec: LabSpec, board: str) -> ipaddress.IPv4Network:
     return ipaddress.IPv4Network((int(pods.network_address) + 256 * number, 24))
 
 
-def start_kubelets(lab: Lab, kubeconfig: Path, binaries: Mapping[str, Path]) -> Path:
+def start_kubelets(
+    lab: Lab,
+    kubeconfig: Path,
+    binaries: Mapping[str, Path],
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Path:
     """Let every board of the lab join a cluster, with the rights of this kubeconfig.
 
-    `binaries` are those of :func:`find_binaries`. Returns a kubeconfig for the lab's hosts once all
-    kubelets serve; the boards are Ready some seconds later. Raises :class:`LabError`.
+    ``binaries`` are those of :func:`find_binaries`. ``config``: board -> fields of its
+    KubeletConfiguration, such as maxPods. Call it in the machine's own network namespace. Returns a
+    kubeconfig for the lab's hosts once all kubelets serve; the boards are Ready some seconds later.
+    Raises :class:`LabError`.
     """
-    login = _login(kubeconfig, f"https://{lab.address()}:{API_PORT}")
-    inside = lab.directory / "kubeconfig"
-    _write(inside, yaml.safe_dump(login.config))
-    _forward_api(lab, login.server)
+    login, server = _login(kubeconfig, f"https://{lab.address()}:{API_PORT}")
+    _forward_api(lab, server)
     _start_registry(lab)
     _route_pods(lab)
     boards = {each.name: lab.data / each.name for each in lab.spec.boards}
-    daemons = {board: cgroups.make(lab.spec.namespace(board)) for board in boards}
+    daemons = {board: cgroups.make(lab.spec.name, board) for board in boards}
     containerds = {}
     for board, root in boards.items():
-        _write_files(lab, board, root, login.config)
+        _write_files(lab, board, root, login, (config or {}).get(board, {}))
         enter = _write(root / "enter.sh", _enter_script(root, daemons[board], binaries))
         containerds[board] = lab.start_command(
             board,
@@ -136,7 +140,7 @@ def start_kubelets(lab: Lab, kubeconfig: Path, binaries: Mapping[str, Path]) -> 
         kubelets.append(_start_kubelet(lab, board, containerd, daemons[board]))
     for kubelet in kubelets:
         wait_listening(kubelet, _KUBELET_PORT, _START_S)
-    return inside
+    return _write(lab.directory / "kubeconfig", login)
 
 
 def _start_kubelet(lab: Lab, board: str, containerd: Process, cgroup: Path) -> Process:
@@ -145,7 +149,7 @@ def _start_kubelet(lab: Lab, board: str, containerd: Process, cgroup: Path) -> P
         f"--kubeconfig={_INSIDE}/kubeconfig",
         f"--hostname-override={board}",
         f"--node-ip={lab.address(board)}",
-        f"--node-labels=leadline.dev/lab={lab.spec.name}",
+        f"--node-labels={LABEL}={lab.spec.name}",
     ]
     return lab.start_command(
         board,
@@ -159,14 +163,8 @@ def _start_kubelet(lab: Lab, board: str, containerd: Process, cgroup: Path) -> P
     )
 
 
-class _Login:
-    def __init__(self, config: dict[str, Any], server: str) -> None:
-        self.config = config
-        self.server = server
-
-
-def _login(kubeconfig: Path, server: str) -> _Login:
-    """The kubeconfig with another address, and ``host:port`` of its own.
+def _login(kubeconfig: Path, server: str) -> tuple[str, str]:
+    """The kubeconfig with another server, and ``host:port`` of its own.
 
     The server's certificate is still verified, by the name that it has.
     """
@@ -186,18 +184,15 @@ def _login(kubeconfig: Path, server: str) -> _Login:
         for key in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
             if key in part:
                 part[key] = str((kubeconfig.parent / part[key]).resolve())
-    name = "lab"
-    return _Login(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": name,
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "clusters": [{"name": name, "cluster": cluster}],
-            "users": [{"name": name, "user": user}],
-        },
-        f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-    )
+    changed = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "lab",
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        "clusters": [{"name": "lab", "cluster": cluster}],
+        "users": [{"name": "lab", "user": user}],
+    }
+    return json.dumps(changed), f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _named(entries: Any, name: Any) -> Any:
@@ -250,7 +245,7 @@ def _route_pods(lab: Lab) -> None:
                 network.run("ip", "-n", lab.spec.namespace(host.name), "route", "add", *way)
 
 
-def _write_files(lab: Lab, board: str, root: Path, login: Mapping[str, Any]) -> None:
+def _write_files(lab: Lab, board: str, root: Path, login: str, config: Mapping[str, Any]) -> None:
     """Write what a board's daemons read; paths in the files are as the daemons see them."""
     own = root / _INSIDE.relative_to("/")
     for folder in (own / "bin", root / "var/lib", root / "var/log", root / "sysctl"):
@@ -261,9 +256,12 @@ def _write_files(lab: Lab, board: str, root: Path, login: Mapping[str, Any]) -> 
         _write(root / "sysctl" / name, f"{value}\n")
     for name in BINARIES:
         _write(own / "bin" / name, "")
-    _write(own / "kubeconfig", yaml.safe_dump(login))
+    _write(own / "kubeconfig", login)
     _write(own / "containerd.toml", _containerd_toml(lab))
-    _write(own / "kubelet.json", json.dumps(_kubelet_config(lab.spec.namespace(board))))
+    _write(
+        own / "kubelet.json",
+        json.dumps(_kubelet_config(cgroups.name(lab.spec.name, board)) | config),
+    )
     _write(own / "cni/leadline.conflist", json.dumps(_cni(pod_subnet(lab.spec, board))))
     registry = registry_address(lab)
     hosts = f'[host."http://{registry}"]\ncapabilities = ["pull", "resolve"]\n'
