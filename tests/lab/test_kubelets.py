@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 from leadline_controller.framework.quantity import parse_quantity
 from leadline_controller.lab import cgroups, network, state
+from leadline_controller.lab.kubelets import REGISTRY_PORT
 from leadline_controller.lab.spec import BoardSpec
 
-from tests.lab.images import push_image, random_layer
+from tests.lab.images import push_image, random_layer, until_told
 from tests.lab.inventory import end_stale_labs, namespace_inodes, processes_inside
-from tests.lab.running import RunningLab, Size, running_lab, running_pod
+from tests.lab.running import PODS, RunningLab, Size, running_lab, running_pod
 from tests.support.ports import wait_until
+from tests.system.daemons import eventually
 
 pytestmark = [pytest.mark.network, pytest.mark.cluster]
 
@@ -71,10 +75,47 @@ def test_the_controller_places_a_pod_that_then_runs(running: RunningLab) -> None
     name = running.create(running_pod("placed", image, cpu="100m", node_selector=selector))
     pod = running.wait_running(name)
     assert pod["spec"]["nodeName"] == "far"
-    assert [each["node"] for each in running.ask("placements")["placements"]] == ["far"]
+    placements = running.ask("placements")["placements"]
+    assert [each["node"] for each in placements] == ["far"], placements
     # Its limits are the kernel's: the board's cgroup has one for the pod.
     uid = pod["metadata"]["uid"]
     assert any(uid in str(each) for each in cgroups.existing(running.lab.spec.name))
+    running.api.text("DELETE", f"{PODS}/placed")  # with the grace that every pod has
+    running.wait_gone("placed")
+
+
+def test_what_pods_write_and_hosts_serve_is_seen_from_outside(running: RunningLab) -> None:
+    image = push_image(running.lab, "talks", command=until_told("echo hello from $HOSTNAME"))
+    running.create(running_pod("talks", image, nodeName="fast", restartPolicy="Never"))
+    pod = eventually(
+        lambda: running.api.get(f"{PODS}/talks"),
+        lambda found: found["status"]["phase"] == "Succeeded",
+        "the pod ends",
+    )
+    assert running.log(pod) == "hello from talks"
+    with running.reach("server", REGISTRY_PORT) as port:
+        client = HTTPConnection("127.0.0.1", port)
+        client.request("GET", "/v2/_catalog")
+        assert "talks" in json.load(client.getresponse())["repositories"]
+        client.close()
+
+
+def test_a_pod_is_resized_in_place(running: RunningLab) -> None:
+    image = push_image(running.lab, "resized")
+    made = running_pod("resized", image, cpu="100m", nodeName="fast")
+    made["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "100m"}
+    running.wait_running(running.create(made))
+    wanted = {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}
+    patch = {"spec": {"containers": [{"name": "main", "resources": wanted}]}}
+    kind = "application/strategic-merge-patch+json"
+    running.api.text("PATCH", f"{PODS}/resized/resize", patch, kind)
+    status = eventually(
+        lambda: running.api.get(f"{PODS}/resized")["status"]["containerStatuses"][0],
+        lambda status: status["resources"].get("limits") == {"cpu": "200m"},
+        "the new limit is in force",
+        60,
+    )
+    assert status["restartCount"] == 0
 
 
 KILLED = """
