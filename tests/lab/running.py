@@ -102,11 +102,7 @@ class RunningLab:
         def found() -> Object:
             return dict(self.api.get(f"{PODS}/{name}"))
 
-        def runs(pod: Object) -> bool:
-            conditions = pod["status"].get("conditions", [])
-            return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-        return eventually(found, runs, f"pod {name} runs", timeout_s)
+        return eventually(found, is_ready, f"pod {name} runs", timeout_s)
 
     def wait_gone(self, name: str) -> None:
         """Wait until a deleted pod is no longer there."""
@@ -204,14 +200,16 @@ def wait_ready(api: Api, names: set[str]) -> None:
         return {
             node["metadata"]["name"]
             for node in api.get("/api/v1/nodes")["items"]
-            if not node["spec"].get("taints")
-            and any(
-                each["type"] == "Ready" and each["status"] == "True"
-                for each in node["status"].get("conditions", [])
-            )
+            if not node["spec"].get("taints") and is_ready(node)
         }
 
     eventually(ready, lambda found: found == names, f"nodes {sorted(names)} are Ready", WAIT_S)
+
+
+def is_ready(thing: Object) -> bool:
+    """Whether a node or a pod is Ready."""
+    conditions = thing["status"].get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _socat(listen: str, target: str) -> list[str]:

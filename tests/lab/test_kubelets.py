@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 from leadline_controller.framework.quantity import parse_quantity
 from leadline_controller.lab import cgroups, network, state
+from leadline_controller.lab import lab as labs
 from leadline_controller.lab.kubelets import REGISTRY_PORT
 from leadline_controller.lab.spec import BoardSpec
 
+from tests.kube.api import Api
+from tests.kube.control_plane import control_plane
+from tests.kube.kubelets import kubelet_binaries
 from tests.lab.images import push_image, random_layer, until_told
 from tests.lab.inventory import end_stale_labs, namespace_inodes, processes_inside
-from tests.lab.running import PODS, RunningLab, Size, running_lab, running_pod
+from tests.lab.running import PODS, RunningLab, Size, is_ready, running_lab, running_pod
 from tests.support.ports import wait_until
 from tests.system.daemons import eventually
 
@@ -118,10 +122,39 @@ def test_a_pod_is_resized_in_place(running: RunningLab) -> None:
     assert status["restartCount"] == 0
 
 
+def test_the_command_builds_and_ends_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text(f'name = "{name}"\nboards = [{{name = "a"}}]\n')
+    (tmp_path / "bin").mkdir()
+    for program, path in kubelet_binaries().items():
+        (tmp_path / "bin" / program).symlink_to(path)
+
+    def leadline_lab(*arguments: str | Path) -> str:
+        command = [sys.executable, "-m", "leadline_controller.cli", "lab", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    with control_plane() as plane:
+        given = ("--kubeconfig", plane.kubeconfig, "--kubelet-binaries", tmp_path / "bin")
+        said = leadline_lab("up", "--spec", tmp_path / "lab.toml", "--kubelets", *given)
+        assert "registry of the boards: 10.77.0.254:5000\n" in said
+        nodes = eventually(
+            lambda: Api(plane.kubeconfig).get("/api/v1/nodes")["items"],
+            lambda found: any(map(is_ready, found)),
+            "the board is Ready",
+        )
+        assert [each["metadata"]["name"] for each in nodes] == ["a"]
+        assert nodes[0]["metadata"]["labels"]["leadline.dev/lab"] == name
+        leadline_lab("down", name)
+    assert labs.status(name) is None
+    assert not list(cgroups.existing(name))
+
+
 KILLED = """
 import sys, time
 from pathlib import Path
 from leadline_controller.lab.spec import BoardSpec
+from tests.kube.api import Api
+from tests.kube.control_plane import control_plane
+from tests.kube.kubelets import kubelet_binaries
 from tests.lab.images import push_image
 from tests.lab.running import running_lab, running_pod
 
