@@ -1,5 +1,5 @@
-"""NetSched's Fig. 9 and 10 with real transfers: pods that send data from boards of which three have a
-throttled link, placed by NetSched and by the stock kube-scheduler.
+"""NetSched's Fig. 9 and 10 with real transfers: pods that send data from boards of which three
+have a throttled link, placed by NetSched and by the stock kube-scheduler.
 
 As in the paper, a trial takes from the creation of its pods until the last has sent all its data.
 `python -m tests.system.netsched_transfers [MB]` runs it and prints the table; it needs root. Each
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from leadline_controller.lab.spec import SERVER, BoardSpec
 
+from tests.kube.kwok import side_by_side
 from tests.kube.objects import node
 from tests.kube.scheduler import kube_scheduler
 from tests.lab.images import push_image
@@ -116,9 +117,10 @@ def _trial(running: RunningLab, scheduler: str, count: int, image: str, mb: floa
     done_s: dict[str, float] = {}
     boards: dict[str, str] = {}
     begin = time.monotonic()
-    for name in names:
-        resources = {"cpu": "1m", "memory": "10M", "scheduler": SCHEDULERS[scheduler]}
-        running.create(running_pod(name, image, restartPolicy="Never", **resources))
+    resources = {"cpu": "1m", "memory": "10M", "scheduler": SCHEDULERS[scheduler]}
+    pods = [running_pod(name, image, restartPolicy="Never", **resources) for name in names]
+    # At once, as a Deployment's: traffic of the first pods would count against their board.
+    side_by_side(running.create, pods)
 
     def all_done() -> bool:
         for each in api.get(PODS)["items"]:
@@ -141,7 +143,8 @@ def _trial(running: RunningLab, scheduler: str, count: int, image: str, mb: floa
 
 def _line(trial: Trial) -> str:
     boards = "/".join(str(count) for count in trial.boards.values())
-    return f"{trial.pods:>4}  {trial.scheduler:14}  {trial.seconds:8.1f}  {trial.median_s:8.1f}  {boards}"
+    times = f"{trial.seconds:8.1f}  {trial.median_s:8.1f}"
+    return f"{trial.pods:>4}  {trial.scheduler:14}  {times}  {boards}"
 
 
 def main() -> None:
