@@ -116,6 +116,7 @@ def start_kubelets(
     Raises :class:`LabError`.
     """
     login, server = _login(kubeconfig, f"https://{lab.address()}:{API_PORT}")
+    lab.data.mkdir(mode=0o700, parents=True)
     _forward_api(lab, server)
     _start_registry(lab)
     _route_pods(lab)
@@ -212,7 +213,7 @@ def _forward_api(lab: Lab, server: str) -> None:
 def _start_registry(lab: Lab) -> None:
     """Start the registry, with the image that holds a pod's namespaces in it."""
     storage = lab.data / "registry"
-    storage.mkdir(mode=0o700, parents=True)
+    storage.mkdir(mode=0o700)
     config = {
         "version": "0.1",
         "log": {"level": "warn", "accesslog": {"disabled": True}},
