@@ -26,7 +26,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.resources import Claim, Volume, VolumePlan
-from leadline_controller.framework.view import ClusterView, NodeTable
+from leadline_controller.framework.view import ClusterView, Ints, NodeTable, beyond_requests
 from leadline_controller.telemetry.state import TelemetryState
 
 
@@ -38,8 +38,11 @@ class ClusterState:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
-        self._placed_by_uid: dict[str, str] = {}  # pods placed in this run of decisions
-        self._placed_in_run = np.zeros(0, dtype=np.int64)  # their number on each node of the table
+        # The pods placed in this run of decisions, each with its charge beyond its requests;
+        # their number, and those charges by resource, on each node of the table.
+        self._placed_by_uid: dict[str, tuple[str, Mapping[str, int]]] = {}
+        self._placed_in_run = np.zeros(0, dtype=np.int64)
+        self._charged_in_run: dict[str, Ints] = {}
         self._resources = ResourceState()
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
@@ -118,18 +121,23 @@ class ClusterState:
                 known = self._resources.remove(resource)
                 return queueing_hints.resource_changed(resource) if known else NO_EVENT
 
-    def assume(self, pod: Pod, node: str, volumes: VolumePlan | None = None) -> None:
+    def assume(
+        self,
+        pod: Pod,
+        node: str,
+        volumes: VolumePlan | None = None,
+        charge: Mapping[str, int] | None = None,
+    ) -> None:
         """Count a known pod as running on `node`, and its volume plan as carried out. A pod that is
-        on a node already stays there."""
+        on a node already stays there. charge: what its strategy charges it within this run."""
         if not self._is_free(pod.uid):
             return
         known = self._pods[pod.uid]
         self._count_out(known)
         self._assumed[pod.uid] = node
         self._count_in(known)
-        self._count_placed(self._placed_by_uid.pop(pod.uid, None), -1)
-        self._placed_by_uid[pod.uid] = node
-        self._count_placed(node, +1)
+        self._leave_run(pod.uid)
+        self._join_run(pod.uid, node, beyond_requests(pod, charge))
         if volumes is not None:
             self._resources.assume(pod.uid, volumes)
 
@@ -141,7 +149,7 @@ class ClusterState:
             self._count_out(known)
             self._resources.forget(pod.uid)
         self._assumed.pop(pod.uid, None)
-        self._count_placed(self._placed_by_uid.pop(pod.uid, None), -1)
+        self._leave_run(pod.uid)
         left = counted is not None and self._counted(pod.uid) is None
         return queueing_hints.pod_removed(counted) if counted and left else NO_EVENT
 
@@ -151,9 +159,11 @@ class ClusterState:
         return {names[i]: float(requested_mbps[i]) for i in np.flatnonzero(requested_mbps)}
 
     def begin_run(self) -> None:
-        """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2)."""
+        """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2), and pods
+        are charged their requests."""
         self._placed_by_uid.clear()
         self._placed_in_run[:] = 0
+        self._charged_in_run.clear()
 
     def view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
         """The cluster for a decision at `now_s`; a copy."""
@@ -168,6 +178,7 @@ class ClusterState:
             links=telemetry.link_table(table, now_s),
             bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
             placed_in_run=self._placed_in_run.copy(),
+            charged_in_run={name: col.copy() for name, col in self._charged_in_run.items()},
             host_ports=dict(counted.host_ports),
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
@@ -214,20 +225,43 @@ class ClusterState:
                 assumed = self._assumed.pop(uid, None)
                 if assumed not in (None, pod.node_name):
                     self._resources.forget(uid)
+                placed = self._placed_by_uid.get(uid)
+                if placed is not None and placed[0] != pod.node_name:
+                    # Another scheduler chose, and what it is charged there is not known.
+                    self._leave_run(uid)
+                    self._join_run(uid, pod.node_name, {})
             self._count_in(pod)
+        if pod is None or pod.finished:
+            self._leave_run(uid)
 
     def _recount(self) -> None:
         self._occupancy = Occupancy(self._table, self._occupancy)
         for pod in self._pods.values():
             self._count_in(pod)
         self._placed_in_run = np.zeros(len(self._table), dtype=np.int64)
-        for node in self._placed_by_uid.values():
-            self._count_placed(node, +1)
+        self._charged_in_run.clear()
+        for node, charged in self._placed_by_uid.values():
+            self._count_placed(node, charged, +1)
 
-    def _count_placed(self, node: str | None, sign: int) -> None:
-        at = None if node is None else self._table.index.get(node)
-        if at is not None:
-            self._placed_in_run[at] += sign
+    def _join_run(self, uid: str, node: str, charged: Mapping[str, int]) -> None:
+        self._placed_by_uid[uid] = node, charged
+        self._count_placed(node, charged, +1)
+
+    def _leave_run(self, uid: str) -> None:
+        if (placed := self._placed_by_uid.pop(uid, None)) is not None:
+            self._count_placed(*placed, -1)
+
+    def _count_placed(self, node: str, charged: Mapping[str, int], sign: int) -> None:
+        at = self._table.index.get(node)
+        if at is None:
+            return
+        self._placed_in_run[at] += sign
+        for resource, amount in charged.items():
+            column = self._charged_in_run.get(resource)
+            if column is None:
+                column = np.zeros(len(self._table), dtype=np.int64)
+                self._charged_in_run[resource] = column
+            column[at] += sign * amount
 
     def _count_in(self, pod: Pod) -> None:
         node = self._node_of(pod)
@@ -263,4 +297,5 @@ def with_given_nodes(
         links=telemetry.link_table(table, now_s),
         bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, zeros),
         placed_in_run=np.append(view.placed_in_run, zeros),
+        charged_in_run={name: np.append(col, zeros) for name, col in view.charged_in_run.items()},
     )

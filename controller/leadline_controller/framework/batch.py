@@ -19,6 +19,7 @@ from leadline_controller.framework.cycle import (
     decide,
     feasible_nodes,
     pre_filter_failure,
+    unknown_user,
 )
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import Bools, ClusterView
@@ -118,7 +119,7 @@ def plan_batch(
 
     plan = strategy.plan(
         view,
-        [pod for pod in wanted if pre_filter_failure(view, pod) is None],
+        [pod for pod in wanted if pre_filter_failure(pod) is None],
         running,
         _allowed(view, running, filters),
     )
@@ -143,7 +144,7 @@ def _allowed(
 
     def allowed(pod: Pod) -> Bools:
         # A running pod that is being deleted, or could not be scheduled again, must not move.
-        if pod.terminating or pre_filter_failure(view, pod) is not None:
+        if pod.terminating or pre_filter_failure(pod) is not None:
             return view.table.none()
         if pod.key not in cached:
             node = node_of.get(pod.key)
@@ -180,7 +181,7 @@ def _planned_decision(
     """The decision for the planned node; None if there is no such node or it does not pass. Its
     scores are for the pod alone, so the planned node need not have the best one."""
     node = plan.placed.get(pod.key)
-    if node is None or pre_filter_failure(view, pod) is not None:
+    if node is None or pre_filter_failure(pod) is not None:
         return None
     results = {name: run(view, pod) for name, run in filters.items()}
     candidates = feasible_nodes(view, results)
@@ -188,10 +189,13 @@ def _planned_decision(
     if not chosen.size:
         return None
     why = plan.why.get(pod.key, "as planned for the whole batch") + caveats(results, node)
+    warning = unknown_user(view, pod)
+    why += f"; {warning}" if warning else ""
     scores = replace(strategy.score(view, pod, candidates), finalists=chosen)
     name = view.table.names[node]
     return Decision(
-        pod, name, why, strategy.name, strategy.better, view, results, scores, strategy.needs
+        *(pod, name, why, strategy.name, strategy.better, view, results, scores, strategy.needs),
+        warning=warning,
     )
 
 

@@ -67,7 +67,7 @@ class DecisionStep:
         )
 
     def view(self) -> ClusterView:
-        """The cluster as it is. Decisions less than a second apart belong to one run."""
+        """The cluster as it is. Decisions no more than a second apart belong to one run."""
         now_s = self._clock.now_s()
         if now_s - self._last_view_s > _RUN_GAP_S:
             self._state.begin_run()
@@ -86,6 +86,13 @@ class DecisionStep:
         if results is not None:
             filters = {name: _returning(result) for name, result in results.items()}
         return decide(view, pod, filters, profile.strategy, profile.random)
+
+    def charge(self, decision: Decision) -> Mapping[str, int] | None:
+        """What the strategy charges the pod on its node within this run; None without a node."""
+        view, _, _ = decision.basis()
+        if view is None or decision.node is None:
+            return None
+        return self._profile.strategy.charge(view, decision.pod, view.table.index[decision.node])
 
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""

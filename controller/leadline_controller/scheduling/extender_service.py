@@ -172,7 +172,7 @@ class ExtenderService:
         """The nodes that pass, in the order of the arguments, and a reason for each other node.
         Raises ExtenderError."""
         pod, view = self._pod_and_view(args)
-        if pre_filter_failure(view, pod) is not None:
+        if pre_filter_failure(pod) is not None:
             decision = self._step.decide(view, pod)
             self._record(args, decision)
             raise ExtenderError(decision.why)
@@ -312,7 +312,8 @@ class ExtenderService:
         self._record(args, decision)
         _, _, scores = decision.basis()
         if decision.node is not None and scores is not None:
-            self._expected.expect(pod, decision.node, certain=scores.candidates.size == 1)
+            certain, charge = scores.candidates.size == 1, self._step.charge(decision)
+            self._expected.expect(pod, decision.node, charge, certain=certain)
         return decision
 
     def _record(self, args: ExtenderArgs, decision: Decision) -> None:
@@ -372,6 +373,8 @@ class ExtenderService:
             self._step.record(decision, BOUND)
         message = f"{decision.node} by {decision.strategy}: {decision.why}"
         self._events.put(pod, PodEvent("Normal", "Advised", message))
+        if decision.warning:
+            self._events.put(pod, PodEvent("Warning", "UnknownUserNode", decision.warning))
         self._events.write()
 
 

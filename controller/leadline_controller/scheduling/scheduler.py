@@ -194,13 +194,16 @@ class Scheduler:
     def _assume(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
         """Decide, and assume the pod on its node. Returns the binding; None without a node."""
         decision = self._decide(pod)
+        if decision.warning:
+            self._events.put(pod, PodEvent("Warning", "UnknownUserNode", decision.warning))
+            self._changed.set()
         if decision.node is None:
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
             self._events.put(pod, PodEvent("Warning", "FailedScheduling", decision.why))
             self._changed.set()
             return None
         plan = decision.volumes()
-        self._state.assume(pod, decision.node, plan)
+        self._state.assume(pod, decision.node, plan, self._step.charge(decision))
         return self._bind(pod, decision.node, decision, plan)
 
     def _finished(self, pod: Pod, task: "asyncio.Task[None]") -> None:

@@ -117,10 +117,17 @@ async def test_for_many_nodes_equal_refusals_have_equal_reasons() -> None:
     assert failed.keys() == set(names)
 
 
-async def test_an_unknown_user_node_is_an_error_and_recorded(harness: ExtenderHarness) -> None:
-    with pytest.raises(ExtenderError, match=r"annotation leadline.dev/user-node: .* 'mars'"):
-        harness.extender_service.filter(extender_args(pod_manifest("web", user_node="mars"), NAMES))
-    assert harness.outcome("web") == (None, PENDING)
+async def test_an_unknown_user_node_counts_as_none_and_gets_an_event(
+    harness: ExtenderHarness,
+) -> None:
+    asked = extender_args(pod_manifest("web", user_node="mars"), NAMES)
+    passes, _ = harness.extender_service.filter(asked)
+    assert passes
+    assert harness.extender_service.prioritize(asked)
+    record = harness.decisions.get("default/web")
+    assert record is not None
+    assert record.decision is not None
+    assert "'mars', so the pod counts as without a user" in record.decision.why
 
 
 async def test_a_recorded_decision_has_the_nodes_that_kube_scheduler_refused(
