@@ -196,6 +196,27 @@ class PodAnnotations:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerResources:
+    """What a container asks for: resource name -> quantity in Kubernetes' notation."""
+
+    container: str
+    requests: Mapping[str, str] = field(default_factory=_empty)
+    limits: Mapping[str, str] = field(default_factory=_empty)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingResize:
+    """A resize in place that the kubelet cannot carry out. reason: "Deferred" while its node has no
+    room, "Infeasible" if it never has. held, wanted: the effective request before and after it, in
+    base units. containers: what they shall get."""
+
+    reason: str
+    held: Mapping[str, int]
+    wanted: Mapping[str, int]
+    containers: tuple[ContainerResources, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod, pending or assigned.
 
@@ -204,7 +225,7 @@ class Pod:
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
     features: that the node's kubelet must declare. preempts: whether its preemption policy
     allows preemption. problem: what could not be read or is not modelled; such a pod is
-    unschedulable.
+    unschedulable. resize: one that its kubelet cannot carry out, None without one.
     """
 
     namespace: str
@@ -233,6 +254,7 @@ class Pod:
     terminating: bool = False
     gated: bool = False
     problem: str | None = None
+    resize: PendingResize | None = None
 
     @property
     def key(self) -> str:

@@ -21,6 +21,7 @@ from leadline_controller.kubeobjects.amounts import (
     lasting_containers,
     pod_limits,
     pod_requests,
+    read_resize,
     read_resource_list,
 )
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
@@ -142,6 +143,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
+        resize=read_resize(needs, status) if node_name is not None else None,
         problem=problem
         or unsupported_volume
         or excess
