@@ -196,6 +196,15 @@ class PodAnnotations:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of a pod: its owner reference with controller: true."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod, pending or assigned.
 
@@ -204,7 +213,9 @@ class Pod:
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
     features: that the node's kubelet must declare. preempts: whether its preemption policy
     allows preemption. problem: what could not be read or is not modelled; such a pod is
-    unschedulable.
+    unschedulable. ready: its condition Ready. created_s: its creation, seconds since 1970 on the
+    API server's clock, None if unknown. stays: why it must never be moved, as its own manifest
+    says; empty for nothing.
     """
 
     namespace: str
@@ -233,6 +244,10 @@ class Pod:
     terminating: bool = False
     gated: bool = False
     problem: str | None = None
+    owner: Owner | None = None
+    ready: bool = False
+    created_s: float | None = None
+    stays: str = ""
 
     @property
     def key(self) -> str:
