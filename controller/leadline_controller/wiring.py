@@ -27,10 +27,12 @@ from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
+from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
@@ -98,7 +100,9 @@ class Controller:
     history: Recorder = field(init=False)
     probe_scheduler: ProbeScheduler | None = field(init=False, default=None)
     decisions: DecisionLog = field(init=False)
+    rescheduler: Rescheduler | None = field(init=False, default=None)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
+    _requeue: Callable[[ClusterEvent], None] = field(init=False, default=lambda _: None)
 
     def __post_init__(self) -> None:
         budget = self.settings.budget
@@ -110,7 +114,7 @@ class Controller:
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """The scheduling loop for this cluster's pods."""
-        return Scheduler(
+        scheduler = Scheduler(
             self.cluster,
             self.state,
             self.telemetry,
@@ -120,6 +124,30 @@ class Controller:
             self.leadership,
             self._notify,
         )
+        self._requeue = scheduler.requeue
+        return scheduler
+
+    @asynccontextmanager
+    async def rescheduling(self, how: SchedulingProfile) -> AsyncIterator[None]:
+        """Plan moves, and carry them out while this controller leads, during the context."""
+        rescheduler = Rescheduler(
+            self.cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            ReschedulingProfile(how.strategy, how.filters, how.scheduler_name),
+            self.settings.rescheduling,
+            self.clock,
+            self.leadership,
+            lambda events: self._requeue(events),
+        )
+        self._listeners.append(rescheduler.observe)
+        self.rescheduler = rescheduler
+        try:
+            async with running(rescheduler.run()):
+                yield
+        finally:
+            self._listeners.remove(rescheduler.observe)
 
     async def follow(self) -> None:
         """Keep the cluster's state current without placing pods, until cancelled."""
@@ -198,6 +226,7 @@ class Controller:
             address_policy=AddressPolicy(self.settings.networks),
             budget=self._budget,
             sampler=self.sampler,
+            rescheduler=lambda: self.rescheduler,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -358,6 +387,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             # Contexts end in reverse order, so the Lease is held until those below have ended.
             running(elector.run()) as electing,
             controller.probing(),
+            controller.rescheduling(how),
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
             running(

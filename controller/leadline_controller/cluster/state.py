@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from leadline_controller.cluster.occupancy import Occupancy
+from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.resources import ResourceState
 from leadline_controller.framework import queueing_hints
 from leadline_controller.framework.model import Node, Pod
@@ -25,7 +26,12 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.resources import Claim, Volume, VolumePlan
+from leadline_controller.framework.resources import (
+    Claim,
+    DisruptionBudget,
+    Volume,
+    VolumePlan,
+)
 from leadline_controller.framework.view import ClusterView, Ints, NodeTable, beyond_requests
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -44,6 +50,7 @@ class ClusterState:
         self._placed_in_run = np.zeros(0, dtype=np.int64)
         self._charged_in_run: dict[str, Ints] = {}
         self._resources = ResourceState()
+        self._reservations = Reservations()
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was built
@@ -78,6 +85,34 @@ class ClusterState:
     def volume(self, name: str) -> Volume | None:
         """The volume of this name, as last seen."""
         return self._resources.volume(name)
+
+    def budgets(self) -> list[DisruptionBudget] | None:
+        """The disruption budgets as last seen; None if Leadline may not read them."""
+        return self._resources.budgets()
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Keep room for a pod, in every view for another pod, until `release`."""
+        self._reservations.put(reservation)
+
+    def release(self, uid: str) -> ClusterEvent:
+        """Keep the room for the pod with this uid no longer. Returns the events that may make
+        other pods schedulable."""
+        self._reservations.remove(uid)
+        return ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
+
+    def reservation_of(self, pod: Pod) -> Reservation | None:
+        """The room that is kept for this pending pod."""
+        return self._reservations.of(pod)
+
+    def replacement_of(self, uid: str) -> Pod | None:
+        """The pod that was placed in the room kept for the moved pod with this uid."""
+        taken = self._reservations.taken_by(uid)
+        return None if taken is None else self._pods.get(taken)
+
+    def node_of(self, uid: str) -> str | None:
+        """The node of the pod with this uid, also an assumed one."""
+        pod = self._pods.get(uid)
+        return None if pod is None else self._node_of(pod)
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod was placed and the watch has not shown that yet."""
@@ -133,6 +168,7 @@ class ClusterState:
         if not self._is_free(pod.uid):
             return
         known = self._pods[pod.uid]
+        self._reservations.placed(known)
         self._count_out(known)
         self._assumed[pod.uid] = node
         self._count_in(known)
@@ -149,6 +185,8 @@ class ClusterState:
             self._count_out(known)
             self._resources.forget(pod.uid)
         self._assumed.pop(pod.uid, None)
+        if known is None or known.node_name is None:
+            self._reservations.withdrawn(pod.uid)
         self._leave_run(pod.uid)
         left = counted is not None and self._counted(pod.uid) is None
         return queueing_hints.pod_removed(counted) if counted and left else NO_EVENT
@@ -165,13 +203,14 @@ class ClusterState:
         self._placed_in_run[:] = 0
         self._charged_in_run.clear()
 
-    def view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
-        """The cluster for a decision at `now_s`; a copy."""
+    def view(self, telemetry: TelemetryState, now_s: float, pod: Pod | None = None) -> ClusterView:
+        """The cluster for a decision at `now_s`; a copy. Room that is reserved counts as used,
+        except what is kept for `pod`."""
         table = self.table
         if self._occupancy.is_bloated():
             self._recount()
         counted = self._occupancy
-        return ClusterView(
+        view = ClusterView(
             table=table,
             requested={name: column.copy() for name, column in counted.requested.items()},
             metrics=telemetry.metrics(table, now_s),
@@ -185,6 +224,7 @@ class ClusterState:
             namespaces=self._resources.namespaces,
             storage=self._resources.storage(),
         )
+        return self._reservations.apply(view, pod)
 
     def _counted(self, uid: str) -> Pod | None:
         """The pod, if it uses resources of a node."""
@@ -219,8 +259,12 @@ class ClusterState:
         before = self._pods.pop(uid, None)
         if before is not None:
             self._count_out(before)
+            if pod is None:
+                self._reservations.withdrawn(uid)
         if pod is not None:
             self._pods[uid] = pod
+            if pod.node_name is not None and (before is None or before.node_name is None):
+                self._reservations.placed(pod)  # also by another scheduler
             if pod.node_name is not None:
                 assumed = self._assumed.pop(uid, None)
                 if assumed not in (None, pod.node_name):

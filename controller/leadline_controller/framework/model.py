@@ -217,6 +217,15 @@ class PendingResize:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of a pod: its owner reference with controller: true."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod, pending or assigned.
 
@@ -225,7 +234,9 @@ class Pod:
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
     features: that the node's kubelet must declare. preempts: whether its preemption policy
     allows preemption. problem: what could not be read or is not modelled; such a pod is
-    unschedulable. resize: one that its kubelet cannot carry out, None without one.
+    unschedulable. resize: one that its kubelet cannot carry out, None without one. ready: its
+    condition Ready. created_s: its creation, seconds since 1970 on the API server's clock, None if
+    unknown. stays: why it must never be moved, as its own manifest says; empty for nothing.
     """
 
     namespace: str
@@ -255,6 +266,10 @@ class Pod:
     gated: bool = False
     problem: str | None = None
     resize: PendingResize | None = None
+    owner: Owner | None = None
+    ready: bool = False
+    created_s: float | None = None
+    stays: str = ""
 
     @property
     def key(self) -> str:

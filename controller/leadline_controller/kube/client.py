@@ -19,6 +19,7 @@ from yarl import URL
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
+    BudgetError,
     ClusterError,
     ConflictError,
     Fence,
@@ -183,6 +184,9 @@ class ApiServer:
     async def _error_from(self, response: aiohttp.ClientResponse, request: str) -> ClusterError:
         text = await response.text(errors="replace")
         response.release()
+        if response.status == 429 and _is_refused_by_budget(text):
+            # It asks to try this eviction again later; other requests need not wait.
+            return BudgetError(f"{_status_message(text)} ({request})")
         if response.status in (429, 503):
             wait_s = _retry_after_s(response.headers.get("Retry-After"))
             self._not_before_s = max(self._not_before_s, _now_s() + wait_s)
@@ -300,6 +304,15 @@ def _status_message(text: str) -> str:
         return str(json.loads(text)["message"])
     except (ValueError, TypeError, KeyError):
         return text
+
+
+def _is_refused_by_budget(text: str) -> bool:
+    """Whether the Status object names a disruption budget as the cause."""
+    try:
+        causes = json.loads(text)["details"]["causes"]
+        return any(each.get("reason") == "DisruptionBudget" for each in causes)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _reason(error: Exception) -> str:

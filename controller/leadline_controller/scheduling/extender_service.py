@@ -285,7 +285,7 @@ class ExtenderService:
             self._called_s.move_to_end(pod.uid)
             if len(self._called_s) > _MAX_CALLED:
                 self._called_s.popitem(last=False)
-        view = self._step.view()
+        view = self._step.view(pod)
         if args.nodes is not None:
             view = with_given_nodes(view, args.nodes, self._telemetry, now_s)
         known = view.table.index

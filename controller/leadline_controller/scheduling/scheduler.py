@@ -99,6 +99,11 @@ class Scheduler:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._events.flush(self._leadership.leads)
 
+    def requeue(self, events: ClusterEvent) -> None:
+        """Try pods again that these events may help, which the watch does not show."""
+        self._queue.move_to_active_or_backoff(self._clock.now_s(), events)
+        self._changed.set()
+
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
             async for change in changes:
@@ -259,6 +264,6 @@ class Scheduler:
             self._changed.set()
 
     def _decide(self, pod: Pod) -> Decision:
-        decision = self._step.decide(self._step.view(), pod)
+        decision = self._step.decide(self._step.view(pod), pod)
         self._step.record(decision)
         return decision

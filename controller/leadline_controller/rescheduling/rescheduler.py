@@ -1,0 +1,232 @@
+"""Makes plans of moves from the cluster as it is, and has them carried out: when somebody asks, or
+when another part submits one."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.framework.cycle import Filter, Strategy, filters_with
+from leadline_controller.framework.model import SCHEDULER_NAME, Pod
+from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.framework.queueing_hints import ClusterEvent
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.rescheduling.executor import Executor, ExecutorHooks, MoveOutcome
+from leadline_controller.rescheduling.guards import Guards, Neighbourhood
+from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, Pause
+from leadline_controller.rescheduling.plan import (
+    Plan,
+    PlannedMove,
+    PlanRules,
+    Stay,
+    make_plan,
+    propose,
+)
+from leadline_controller.telemetry.state import TelemetryState
+
+log = logging.getLogger(__name__)
+
+Mode = Literal["off", "manual", "automatic"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReschedulingSettings:
+    """When pods may be moved. mode: "off" plans only, "manual" moves when somebody asks,
+    "automatic" also by itself. min_gain: the least gain of a move, as a share of the score.
+    worse_for_s: how long a placement must be worse than assumed. cooldown_s: how long a workload
+    rests after its last new pod. timeout_s: for each wait of a move. admins: common names of the
+    client certificates that may move pods or pause."""
+
+    mode: Mode = "off"
+    min_gain: float = 0.2
+    worse_for_s: float = 300.0
+    cooldown_s: float = 3600.0
+    timeout_s: float = 300.0
+    budgets: HourlyBudgets = field(default_factory=HourlyBudgets)
+    admins: tuple[str, ...] = ()
+
+
+class PlanChangedError(Exception):
+    """The plan that somebody wants carried out is no longer the one that would be made now."""
+
+
+class RefusedError(Exception):
+    """Nothing is moved now; str() says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReschedulingProfile:
+    """By which rule pods are placed, and which pods."""
+
+    strategy: Strategy
+    filters: Mapping[str, Filter]
+    scheduler_name: str = SCHEDULER_NAME
+
+
+class Rescheduler:
+    """Plans moves, and carries them out while it leads.
+
+    now_unix_s: None while the clock is not set. requeue: told of room that is free again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: ClusterState,
+        telemetry: TelemetryState,
+        decisions: DecisionLog,
+        profile: ReschedulingProfile,
+        settings: ReschedulingSettings,
+        clock: Clock,
+        leadership: Leadership,
+        requeue: Callable[[ClusterEvent], None] = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self.journal = Journal(cluster, settings.budgets)
+        self.running: Plan | None = None
+        self.last: tuple[str, tuple[MoveOutcome, ...]] = ("", ())
+        self._state = state
+        self._telemetry = telemetry
+        self._decisions = decisions
+        self._profile = profile
+        self._clock = clock
+        self._leadership = leadership
+        self._submitted: asyncio.Queue[tuple[Plan, asyncio.Future[list[MoveOutcome]]]] = (
+            asyncio.Queue()
+        )
+        hooks = ExecutorHooks(self._refusal, self.now_unix_s, requeue, self._record)
+        self._executor = Executor(
+            cluster, state, self.journal, hooks, clock, leadership, settings.timeout_s
+        )
+
+    def now_unix_s(self) -> float | None:
+        """Seconds since 1970; None while the clock is not set."""
+        now = self._decisions.now()
+        return now.unix_s(now)
+
+    def observe(self, change: ClusterChange) -> None:  # noqa: ARG002  # the state has it already
+        """The cluster's state has changed."""
+        self._executor.observe()
+
+    async def plan(self) -> Plan:
+        """The moves that would be made now, and why the other pods stay. Thousands of pods take
+        seconds, so a thread searches."""
+        guards, running = self._guards(), []
+        for pod, node in self._state.pods():
+            if node is not None and pod.node_name == node and not pod.finished:
+                running.append((pod, node))
+        rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
+        profile = self._profile
+        view = self._view()
+        return await asyncio.to_thread(
+            make_plan, view, running, profile.filters, profile.strategy, rules
+        )
+
+    def submit(self, plan: Plan) -> "asyncio.Future[list[MoveOutcome]]":
+        """Have a plan carried out after those before it. Every move is checked again when its turn
+        comes, by the same rules. The future has an outcome for each move, and no exception."""
+        done: asyncio.Future[list[MoveOutcome]] = asyncio.get_running_loop().create_future()
+        self._submitted.put_nowait((plan, done))
+        return done
+
+    async def apply(self, plan_id: str) -> Plan:
+        """Have just this plan carried out. Raises PlanChangedError if another one would be made
+        now, and RefusedError."""
+        if self.settings.mode == "off":
+            raise RefusedError(
+                'rescheduling is off: set mode = "manual" in the section [rescheduling] of the '
+                "controller's settings"
+            )
+        if not self._leadership.leads():
+            raise RefusedError(f"another controller leads: {self._leadership.holder() or 'none'}")
+        if self.running is not None:
+            raise RefusedError(f"plan {self.running.id} is being carried out; wait for its end")
+        plan = await self.plan()
+        if plan.id != plan_id:
+            raise PlanChangedError(
+                f"the cluster has changed since plan {plan_id[:40]}: it would be {plan.id} now, "
+                f"with {len(plan.moves)} moves; look at it with --dry-run"
+            )
+        self.submit(plan)
+        return plan
+
+    async def pause(self, duration_s: float | None, reason: str) -> None:
+        """Move nothing for some time, or until `resume`. Raises ClusterError."""
+        now_s = self.now_unix_s() or 0.0
+        until_s = None if duration_s is None else now_s + duration_s
+        await self.journal.set_pause(Pause(now_s, until_s, reason))
+
+    async def resume(self) -> None:
+        """End a pause. Raises ClusterError."""
+        await self.journal.set_pause(None)
+
+    async def run(self) -> None:
+        """Carry out what is submitted, until cancelled."""
+        while True:
+            plan, done = await self._submitted.get()
+            await self._leadership.wait()
+            self.running = plan
+            try:
+                outcomes = await self._executor.carry_out(plan)
+                self.last = (plan.id, tuple(outcomes))
+                if not done.done():
+                    done.set_result(outcomes)
+            finally:
+                self.running = None
+                done.cancel()
+
+    def _view(self, pod: Pod | None = None) -> ClusterView:
+        return self._state.view(self._telemetry, self._clock.now_s(), pod)
+
+    def _guards(self) -> Guards:
+        pods = [pod for pod, _ in self._state.pods()]
+        storage = self._view().storage
+        around = Neighbourhood(
+            pods=pods,
+            budgets=self._state.budgets(),
+            claims=storage.claims,
+            volumes=storage.volumes,
+            now_s=self.now_unix_s() or float("-inf"),
+            cooldown_s=self.settings.cooldown_s,
+            scheduler_name=self._profile.scheduler_name,
+        )
+        return Guards(around)
+
+    def _rules(self, may_move: Callable[[Pod, str], str]) -> PlanRules:
+        return PlanRules(
+            min_gain=self.settings.min_gain,
+            most=self.settings.budgets.cluster,
+            may_move=may_move,
+        )
+
+    def _refusal(self, move: PlannedMove) -> str:
+        """Why a move must not begin now; empty if it may."""
+        pod = self._state.pod(move.pod.uid)
+        if pod is None:
+            return "it is gone"
+        if reason := self._guards().why_it_stays(pod):
+            return reason
+        view, profile = self._view(pod), self._profile
+        target = view.table.index.get(move.target)
+        if target is None:
+            return f"{move.target} is gone"
+        if move.gain is not None:
+            rules = self._rules(lambda _pod, _node: "")
+            found = propose(view, pod, move.source, profile.filters, profile.strategy, rules)
+            if isinstance(found, Stay):
+                return f"it need not move any more: {found.why}"
+            if found.target != move.target:
+                return f"{found.target} is better than {move.target} now"
+        else:
+            without = view.without_placement(pod, view.table.index[move.source])
+            for name, run in filters_with(profile.filters, profile.strategy).items():
+                result = run(without, pod)
+                if not result.passes[target]:
+                    return f"{move.target}: {name}: {result.reason(target)}"
+        return ""
+
+    def _record(self, pod: str, what: str) -> None:
+        self._decisions.set_outcome(pod, what)
