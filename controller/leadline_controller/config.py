@@ -91,6 +91,8 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "kubernetes.standalone": _flag,
     "strategy.name": str,
     "strategy.seed": _number,
+    "strategy.batch_window_s": _number,
+    "strategy.suggest_interval_s": _number,
     "probe.anchors": _names,
     "probe.networks": _names,
     "probe.interval_s": _number,
@@ -119,6 +121,8 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "decisions.max_age_days": _number,
 }
 _TABLES = ("strategy.options", "probe.uplinks")
+_INTERVALS = ("batch_window_s", "suggest_interval_s")
+_MOST_INTERVAL_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +132,9 @@ class Settings:
     kubeconfig: None means the cluster that the controller runs in. warm_up_s: how long the first
     decision may wait for the metrics of every ready node. anchors: nodes against which the others
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
-    links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
-    may be probed, besides the addresses of their node objects. standalone: whether to place the
+    links nodes share. seed: makes the choice between equal nodes repeatable. batch_window_s,
+    suggest_interval_s: for strategies that plan several pods together; 0 is off. networks: where
+    boards may be probed, besides the addresses of their node objects. standalone: whether to place the
     pods of `scheduler_name`. extender: None if kube-scheduler does not use one. rescheduling: when
     running pods are moved. decisions: the database; in memory, unless `load` made the settings.
     """
@@ -144,6 +149,8 @@ class Settings:
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
+    batch_window_s: float = 0.0
+    suggest_interval_s: float = 0.0
     warm_up_s: float = 15.0
     anchors: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -218,7 +225,9 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
     if not (standalone or root.has("extender")):
         raise kubernetes.error("standalone", "true, or a section [extender] beside it")
     host, port, tls = _broker(_only_settings(root.object("broker")))
-    strategy, options, seed = _strategy(_only_settings(root.object("strategy")))
+    by = _only_settings(root.object("strategy"))
+    strategy, options, seed = _strategy(by)
+    intervals = {name: by.number(name, _MOST_INTERVAL_S) for name in _INTERVALS}
     probe = _only_settings(root.object("probe"))
     ttl = _only_settings(root.object("ttl"))
     lifetimes = {each.name: ttl.number(each.name) for each in fields(TimesToLive)}
@@ -236,7 +245,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         strategy=strategy,
         options=options,
         seed=seed,
-        **_given(warm_up_s=root.number("warm_up_s")),
+        **_given(warm_up_s=root.number("warm_up_s"), **intervals),
         anchors=probe.texts("anchors"),
         networks=_networks(probe),
         limits=_limits(probe),

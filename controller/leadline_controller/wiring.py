@@ -9,7 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -23,6 +23,7 @@ from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
+from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
@@ -33,6 +34,9 @@ from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
 from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
+from leadline_controller.rescheduling.resized import ResizedPods
+from leadline_controller.rescheduling.suggestions import Suggestions
+from leadline_controller.scheduling.batches import NoMoves
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
@@ -81,6 +85,8 @@ def scheduling_profile(settings: Settings) -> SchedulingProfile:
         random=Random(settings.seed),  # noqa: S311  # breaks ties, no secret
         scheduler_name=settings.scheduler_name,
         warm_up_s=settings.warm_up_s,
+        batch_window_s=settings.batch_window_s,
+        suggest_interval_s=settings.suggest_interval_s,
     )
 
 
@@ -101,6 +107,7 @@ class Controller:
     probe_scheduler: ProbeScheduler | None = field(init=False, default=None)
     decisions: DecisionLog = field(init=False)
     rescheduler: Rescheduler | None = field(init=False, default=None)
+    suggestions: Suggestions | None = field(init=False, default=None)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
     _requeue: Callable[[ClusterEvent], None] = field(init=False, default=lambda _: None)
 
@@ -123,6 +130,7 @@ class Controller:
             self.clock,
             self.leadership,
             self._notify,
+            lambda: self.suggestions or NoMoves(),
         )
         self._requeue = scheduler.requeue
         return scheduler
@@ -135,19 +143,47 @@ class Controller:
             self.state,
             self.telemetry,
             self.decisions,
-            ReschedulingProfile(how.strategy, how.filters, how.scheduler_name),
+            by := ReschedulingProfile(how.strategy, how.filters, how.scheduler_name),
             self.settings.rescheduling,
             self.clock,
             self.leadership,
             lambda events: self._requeue(events),
         )
-        self._listeners.append(rescheduler.observe)
+        work = [rescheduler.run()]
+        if isinstance(how.strategy, BatchStrategy):
+            self.suggestions = Suggestions(
+                rescheduler,
+                self.state,
+                lambda: self.state.view(self.telemetry, self.clock.now_s()),
+                by,
+                how.random,
+                self.clock,
+                self.leadership,
+            )
+            if how.suggest_interval_s > 0:
+                work.append(self.suggestions.run(how.suggest_interval_s))
+        resized = ResizedPods(
+            self.cluster,
+            rescheduler,
+            self.state,
+            lambda pod: self.state.view(self.telemetry, self.clock.now_s(), pod),
+            by,
+            how.random,
+            self.clock,
+            self.leadership,
+        )
+        work.append(resized.run())
+        listeners = (rescheduler.observe, resized.observe)
+        self._listeners.extend(listeners)
         self.rescheduler = rescheduler
         try:
-            async with running(rescheduler.run()):
+            async with AsyncExitStack() as stack:
+                for each in work:
+                    await stack.enter_async_context(running(each))
                 yield
         finally:
-            self._listeners.remove(rescheduler.observe)
+            for listener in listeners:
+                self._listeners.remove(listener)
 
     async def follow(self) -> None:
         """Keep the cluster's state current without placing pods, until cancelled."""

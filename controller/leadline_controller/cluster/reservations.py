@@ -50,6 +50,11 @@ class Reservations:
         self._open.pop(uid, None)
         self._taken.pop(uid, None)
 
+    def remove_own(self, uid: str) -> None:
+        """Release the room kept for a pending pod, which is placed now."""
+        if (own := self._open.get(uid)) is not None and own.source is None:
+            self.remove(uid)
+
     def taken_by(self, uid: str) -> str | None:
         """The uid of the pod that was placed in the room kept for `uid`."""
         return self._taken.get(uid)

@@ -74,6 +74,16 @@ class ClusterState:
         """Every pod with its node, also an assumed one."""
         return ((pod, self._node_of(pod)) for pod in self._pods.values())
 
+    def staying(self, view: ClusterView) -> list[tuple[Pod, int]]:
+        """The pods that run, start or are assumed on nodes of the view, and are not about to end;
+        each with the index of its node."""
+        index = view.table.index
+        return [
+            (pod, index[node])
+            for pod, node in self.pods()
+            if node is not None and node in index and not (pod.finished or pod.terminating)
+        ]
+
     def pod(self, uid: str) -> Pod | None:
         """The pod with this uid, as last seen."""
         return self._pods.get(uid)
@@ -99,6 +109,10 @@ class ClusterState:
         other pods schedulable."""
         self._reservations.remove(uid)
         return ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
+
+    def release_own(self, uid: str) -> None:
+        """The pending pod for which room was kept is placed: it counts by itself now."""
+        self._reservations.remove_own(uid)
 
     def reservation_of(self, pod: Pod) -> Reservation | None:
         """The room that is kept for this pending pod."""

@@ -202,6 +202,7 @@ class ContainerResources:
     container: str
     requests: Mapping[str, str] = field(default_factory=_empty)
     limits: Mapping[str, str] = field(default_factory=_empty)
+    is_sidecar: bool = False
 
 
 @dataclass(frozen=True, slots=True)

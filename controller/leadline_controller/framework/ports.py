@@ -3,11 +3,11 @@
 `snapshot` and `kube` implement Cluster and LeaseStore and pass the same contract tests.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from leadline_controller.framework.model import Node, Owner, Pod
+from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.resources import Resource, VolumePlan
 
 
@@ -259,6 +259,11 @@ class Cluster(Protocol):
         """Set replicas and the annotation leadline.dev/extra-replica (None removes it) together,
         if the Deployment is still as in `over`. Raises ConflictError if it is not, and other
         ClusterErrors."""
+        ...
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Ask for other resources of exactly this pod's containers (by uid), in place. Raises
+        ClusterError."""
         ...
 
     async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:

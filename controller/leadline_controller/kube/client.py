@@ -114,9 +114,15 @@ class ApiServer:
         """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
         return await _read_json(await self._request("POST", path, {}, body, fence=fence))
 
-    async def patch(self, path: str, body: Json, fence: Fence | None = None) -> Json:
-        """Merge `body` into an object (RFC 7386); `fence` as for `post`."""
-        return await _read_json(await self._request("PATCH", path, {}, body, fence=fence))
+    async def patch(
+        self, path: str, body: Json, fence: Fence | None = None, *, by_name: bool = False
+    ) -> Json:
+        """Merge `body` into an object (RFC 7386); `fence` as for `post`. by_name: merge lists such
+        as containers item by item (Kubernetes' strategic merge) and do not replace them."""
+        kind = "strategic-merge-patch+json" if by_name else "merge-patch+json"
+        return await _read_json(
+            await self._request("PATCH", path, {}, body, fence=fence, kind=kind)
+        )
 
     @asynccontextmanager
     async def stream(
@@ -142,6 +148,7 @@ class ApiServer:
         body: Json | None = None,
         limits: aiohttp.ClientTimeout | None = None,
         fence: Fence | None = None,
+        kind: str = "json",
     ) -> aiohttp.ClientResponse:
         limits = limits or self._timeout
         await self._wait_for_retry_after(_fenced_timeout(limits, fence).total, path)
@@ -149,7 +156,6 @@ class ApiServer:
         if fence is not None:
             # Otherwise the server could carry it out long after we gave it up.
             query = {**query, "timeout": f"{timeout.total:.3f}s"}
-        kind = "merge-patch+json" if method == "PATCH" else "json"
         headers = {"Accept": "application/json", "Content-Type": f"application/{kind}"}
         headers.update(self._client.default_headers)
         rest = self._client.rest_client

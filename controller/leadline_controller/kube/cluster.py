@@ -5,13 +5,13 @@ changed only while it is as it was read (resourceVersion), so a change by somebo
 overwritten. The cluster's controllers do the rest.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from pathlib import Path
 from urllib.parse import quote
 
-from leadline_controller.framework.model import Owner, Pod
+from leadline_controller.framework.model import ContainerResources, Owner, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     ConflictError,
@@ -115,6 +115,16 @@ class KubeCluster:
     async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:
         """Set replicas and annotation together; see framework.ports.Cluster."""
         return await self._workloads.scale(over, replicas, extra, self._fence)
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Resize exactly this pod's containers in place; see framework.ports.Cluster."""
+        spec: dict[str, list[Json]] = {}
+        for each in containers:
+            resources = {"requests": dict(each.requests), "limits": dict(each.limits)}
+            kind = "initContainers" if each.is_sidecar else "containers"
+            spec.setdefault(kind, []).append({"name": each.container, "resources": resources})
+        body = {"metadata": {"uid": pod.uid}, "spec": spec}
+        await self._server.patch(f"{pod_path(pod)}/resize", body, self._fence, by_name=True)
 
     async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
         """Set or remove a pod's deletion cost; see framework.ports.Cluster."""

@@ -117,7 +117,8 @@ def read_resize(spec: Fields, status: Fields) -> PendingResize | None:
             kind: {name: text for name, text in amounts.items() if resources.object(kind).has(name)}
             for kind, amounts in named.items()
         }
-        containers.append(ContainerResources(container.text("name", ""), **given))
+        name, sidecar = container.text("name", ""), is_sidecar(container)
+        containers.append(ContainerResources(name, **given, is_sidecar=sidecar))
     before = {**pod_requests(spec, status, held=True), PODS: 1}
     after = {**pod_requests(spec, Fields({}, status.path)), PODS: 1}
     return PendingResize(reason, before, after, tuple(containers))

@@ -4,7 +4,7 @@ when another part submits one."""
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from leadline_controller.cluster.state import ClusterState
@@ -111,6 +111,15 @@ class Rescheduler:
         """The cluster's state has changed."""
         self._executor.observe()
 
+    def why_it_stays(self) -> Callable[[Pod], str]:
+        """Says of each pod why it must not be moved now, "" if it may."""
+        return self._guards().why_it_stays
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a plan is being carried out, or waits for that."""
+        return self.running is not None or not self._submitted.empty()
+
     async def plan(self) -> Plan:
         """The moves that would be made now, and why the other pods stay. Thousands of pods take
         seconds, so a thread searches."""
@@ -210,6 +219,7 @@ class Rescheduler:
         if reason := self._guards().why_it_stays(pod):
             return reason
         view, profile = self._view(pod), self._profile
+        wanted = replace(pod, requests=move.pod.requests)  # more, if it moves for want of room
         target = view.table.index.get(move.target)
         if target is None:
             return f"{move.target} is gone"
@@ -223,7 +233,7 @@ class Rescheduler:
         else:
             without = view.without_placement(pod, view.table.index[move.source])
             for name, run in filters_with(profile.filters, profile.strategy).items():
-                result = run(without, pod)
+                result = run(without, wanted)
                 if not result.passes[target]:
                     return f"{move.target}: {name}: {result.reason(target)}"
         return ""

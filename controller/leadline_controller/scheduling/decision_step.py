@@ -6,6 +6,7 @@ from random import Random
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import PENDING, DecisionLog
+from leadline_controller.framework.batch import BatchPlan, decide_as_planned
 from leadline_controller.framework.cycle import Decision, Filter, FilterResult, Strategy, decide
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
@@ -103,6 +104,14 @@ class DecisionStep:
                     came = f"moved from {kept.source}: " if kept.source else ""
                     return replace(decision, why=f"{came}{kept.why}; {decision.why}")
         return decide(view, pod, filters, profile.strategy, profile.random)
+
+    def decide_as_planned(self, view: ClusterView, pod: Pod, node: str, why: str) -> Decision:
+        """Decide as a batch was planned, or on the pod alone where that node does not fit now."""
+        at = view.table.index.get(node)
+        if at is None or self._state.reservation_of(pod) is not None:
+            return self.decide(view, pod)
+        plan, profile = BatchPlan({pod.key: at}, why={pod.key: why}), self._profile
+        return decide_as_planned(view, pod, plan, profile.filters, profile.strategy, profile.random)
 
     def charge(self, decision: Decision) -> Mapping[str, int] | None:
         """What the strategy charges the pod on its node within this run; None without a node."""

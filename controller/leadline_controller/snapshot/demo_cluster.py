@@ -1,11 +1,11 @@
 """A cluster in memory for the demo."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from leadline_controller.framework.model import Node, Owner, Pod
+from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     PodChanged,
@@ -75,6 +75,9 @@ class DemoCluster:
     async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:  # noqa: ARG002  # the port's
         """Nothing: the demo has no Deployments."""
         return over
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Nothing: the demo's pods are never resized."""
 
     async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
         """Nothing: the demo's pods have no owners."""
