@@ -33,8 +33,8 @@ _POLL_S = 0.5
 
 class ResizedPods:
     """Decides about each pod whose kubelet cannot carry out a resize, a moment after the watch
-    shows it and again every minute. It submits a plan of one move where rescheduling is automatic; else
-    an event on the pod says what it would do. view: the cluster as it is for a pod."""
+    shows it and again every minute. It submits a plan of one move where rescheduling is automatic;
+    else an event on the pod says what it would do. view: the cluster as it is for a pod."""
 
     def __init__(
         self,
