@@ -120,7 +120,11 @@ class Controller:
         self.decisions = DecisionLog(sink=self.history.put)
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
-        """The scheduling loop for this cluster's pods."""
+        """The scheduling loop for this cluster's pods. Call it in the context `rescheduling`, so
+        that the room for moves which an earlier leader began is kept first."""
+        leadership = self.leadership
+        if self.rescheduler is not None:
+            leadership = _AfterRecovery(leadership, self.rescheduler)
         scheduler = Scheduler(
             self.cluster,
             self.state,
@@ -128,7 +132,7 @@ class Controller:
             self.decisions,
             how,
             self.clock,
-            self.leadership,
+            leadership,
             self._notify,
             lambda: self.suggestions or NoMoves(),
         )
@@ -381,6 +385,28 @@ class Controller:
         finally:
             if self.leadership.leads():
                 self.history.put_series(self.sampler.last())
+
+
+@dataclass(frozen=True)
+class _AfterRecovery:
+    """The leadership of the scheduler: it begins when the rescheduler has read what an earlier
+    leader began."""
+
+    inner: Leadership
+    rescheduler: Rescheduler
+
+    def left_s(self) -> float:
+        return self.inner.left_s()
+
+    def leads(self) -> bool:
+        return self.inner.leads() and self.rescheduler.recovered()
+
+    def holder(self) -> str:
+        return self.inner.holder()
+
+    async def wait(self) -> None:
+        await self.inner.wait()
+        await self.rescheduler.wait_recovered()
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:

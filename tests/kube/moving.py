@@ -157,7 +157,7 @@ async def moving(kubeconfig: Path, **settings: Any) -> AsyncIterator[Moving]:
     async with KubeCluster.connect(kubeconfig) as cluster:
         whole = Settings(rescheduling=ReschedulingSettings(**settings))
         controller = Controller(whole, cluster)
-        async with running(controller.scheduler(how).run()), controller.rescheduling(how):
+        async with controller.rescheduling(how), running(controller.scheduler(how).run()):
             await until(lambda: controller.state.listed)
             yield Moving(controller, likes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -43,3 +44,28 @@ async def test_a_pod_moves_to_the_node_that_is_better(place: Town, plane: Contro
 
         assert (outcome.ending, outcome.why) == ("moved", "")
         await until(lambda: place.where() == ["n2"])
+
+
+async def test_the_replacement_of_a_deployments_pod_is_ready_before_it_goes(
+    place: Town, plane: ControlPlane
+) -> None:
+    async with moving(plane.kubeconfig) as here:
+        here.likes[place.node(1)] = 5.0
+        path = place.deployment()
+        await until(lambda: place.where() == ["n1"])
+        fewest = [9]
+        here.likes[place.node(2)] = 10.0
+        plan = await here.rescheduler.plan()
+        assert plan.moves[0].disruption.startswith("none")
+
+        done = here.rescheduler.submit(plan)
+        while not done.done():
+            fewest.append(len(await asyncio.to_thread(place.where)))
+        (outcome,) = await done
+
+        assert (outcome.ending, outcome.why) == ("moved", "")
+        assert min(fewest) == 1
+        await until(lambda: place.where() == ["n2"])
+        found = place.api.get(path)
+        assert found["spec"]["replicas"] == 1
+        assert "leadline.dev/extra-replica" not in found["metadata"].get("annotations", {})

@@ -251,8 +251,8 @@ class Cluster(Protocol):
         ...
 
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
-        """The Deployment of this ReplicaSet; None if the owner is something else. Raises
-        ClusterError."""
+        """The Deployment of this ReplicaSet, or the one of this name; None if the owner is
+        something else. Raises ClusterError."""
         ...
 
     async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:

@@ -25,13 +25,13 @@ class Workloads:
         self._server = server
 
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
-        """The Deployment of a ReplicaSet; None if the owner is something else. Raises subclasses
-        of ClusterError."""
-        if owner.kind != "ReplicaSet":
-            return None
+        """The Deployment of a ReplicaSet, or of that name; None if the owner is something else.
+        Raises subclasses of ClusterError."""
+        above: Owner | None = owner
         try:
-            made = await self._server.get(_path(namespace, "replicasets", owner.name))
-            above = read_owner(Fields(made, "replicaset").object("metadata"))
+            if owner.kind == "ReplicaSet":
+                made = await self._server.get(_path(namespace, "replicasets", owner.name))
+                above = read_owner(Fields(made, "replicaset").object("metadata"))
             if above is None or above.kind != "Deployment":
                 return None
             found = await self._server.get(_path(namespace, "deployments", above.name))

@@ -18,14 +18,15 @@ _MAX_NOTES = 500
 _MAX_TEXT = 200_000
 _MAX_REASON = 200
 _MAX_NAME = 512
-_NAMES = ("uid", "pod", "owner", "source", "target", "deployment")
+_NAMES = ("uid", "pod", "owner", "kind", "source", "target", "deployment")
 
 
 @dataclass(frozen=True, slots=True)
 class MoveNote:
     """One move. pod: namespace/name. newest_s: the creation of its workload's newest pod before,
-    on the API server's clock. begun_s: seconds since 1970. deployment: of a replacement that
-    comes first, with `replicas` wanted. outcome: OPEN, or how it ended."""
+    on the API server's clock. begun_s: seconds since 1970. kind: of the owner. deployment: of a
+    replacement that comes first, namespace/name, with `replicas` wanted. outcome: OPEN, or how it
+    ended."""
 
     uid: str
     pod: str
@@ -34,6 +35,7 @@ class MoveNote:
     target: str
     begun_s: float
     newest_s: float = 0.0
+    kind: str = ""
     deployment: str = ""
     replicas: int = 0
     outcome: str = OPEN

@@ -11,10 +11,17 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.framework.cycle import Filter, Strategy, filters_with
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
-from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.framework.ports import (
+    Clock,
+    Cluster,
+    ClusterChange,
+    ClusterError,
+    InvalidError,
+    Leadership,
+)
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
-from leadline_controller.rescheduling.executor import Executor, ExecutorHooks, MoveOutcome
+from leadline_controller.rescheduling.executor import FIRST, Executor, ExecutorHooks, MoveOutcome
 from leadline_controller.rescheduling.guards import Guards, Neighbourhood
 from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, Pause
 from leadline_controller.rescheduling.plan import (
@@ -29,6 +36,8 @@ from leadline_controller.telemetry.state import TelemetryState
 
 log = logging.getLogger(__name__)
 
+_POLL_S = 1.0
+_RECOVER_S = 10.0
 Mode = Literal["off", "manual", "automatic"]
 
 
@@ -97,7 +106,12 @@ class Rescheduler:
         self._submitted: asyncio.Queue[tuple[Plan, asyncio.Future[list[MoveOutcome]]]] = (
             asyncio.Queue()
         )
-        hooks = ExecutorHooks(self._refusal, self.now_unix_s, requeue, self._record)
+        self._recovered = asyncio.Event()
+        if settings.mode == "off":
+            self._recovered.set()
+        hooks = ExecutorHooks(
+            self._refusal, self._fits_beside, self.now_unix_s, requeue, decisions.set_outcome
+        )
         self._executor = Executor(
             cluster, state, self.journal, hooks, clock, leadership, settings.timeout_s
         )
@@ -130,9 +144,11 @@ class Rescheduler:
         rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
         profile = self._profile
         view = self._view()
-        return await asyncio.to_thread(
+        plan = await asyncio.to_thread(
             make_plan, view, running, profile.filters, profile.strategy, rules
         )
+        moves = [replace(m, disruption=await self._disruption(m)) for m in plan.moves]
+        return replace(plan, moves=tuple(moves))
 
     def submit(self, plan: Plan) -> "asyncio.Future[list[MoveOutcome]]":
         """Have a plan carried out after those before it. Every move is checked again when its turn
@@ -159,6 +175,7 @@ class Rescheduler:
                 f"the cluster has changed since plan {plan_id[:40]}: it would be {plan.id} now, "
                 f"with {len(plan.moves)} moves; look at it with --dry-run"
             )
+        self.running = plan  # until its turn is over
         self.submit(plan)
         return plan
 
@@ -172,20 +189,81 @@ class Rescheduler:
         """End a pause. Raises ClusterError."""
         await self.journal.set_pause(None)
 
+    def recovered(self) -> bool:
+        """Whether pods may be placed: the room for moves that an earlier leader began is kept."""
+        return self._recovered.is_set()
+
+    async def wait_recovered(self) -> None:
+        """Wait until pods may be placed."""
+        await self._recovered.wait()
+
     async def run(self) -> None:
-        """Carry out what is submitted, until cancelled."""
+        """While this controller leads, finish what an earlier leader began, then carry out what is
+        submitted; until cancelled."""
         while True:
-            plan, done = await self._submitted.get()
             await self._leadership.wait()
-            self.running = plan
+            if self.settings.mode != "off":
+                await self._recover()
+            while self._leadership.leads():
+                await self._carry_out_next()
+            if self.settings.mode != "off":
+                self._recovered.clear()
+
+    async def _recover(self) -> None:
+        while not self._state.listed:
+            await self._clock.sleep(_POLL_S)
+        begun_s, notes = self._clock.now_s(), []
+        while self._leadership.leads():
             try:
-                outcomes = await self._executor.carry_out(plan)
-                self.last = (plan.id, tuple(outcomes))
-                if not done.done():
-                    done.set_result(outcomes)
-            finally:
-                self.running = None
-                done.cancel()
+                notes = await self._executor.adopt()
+            except InvalidError as error:
+                log.error("rescheduling may not keep notes, so nothing is moved: %s", error)
+            except ClusterError as error:
+                if self._clock.now_s() - begun_s < _RECOVER_S:
+                    await self._clock.sleep(_POLL_S)
+                    continue
+                log.error("the moves of an earlier leader cannot be read: %s", error)
+            break
+        self._recovered.set()
+        await self._executor.finish(notes)
+
+    async def _carry_out_next(self) -> None:
+        """Carry out a submitted plan, if one comes within a second."""
+        getting = asyncio.ensure_future(self._submitted.get())
+        slept = asyncio.ensure_future(self._clock.sleep(_POLL_S))
+        try:
+            await asyncio.wait((getting, slept), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            slept.cancel()
+            if not getting.done():
+                getting.cancel()
+        if not getting.done():
+            return
+        plan, done = getting.result()
+        self.running = plan
+        try:
+            outcomes = await self._executor.carry_out(plan)
+            self.last = (plan.id, tuple(outcomes))
+            if not done.done():
+                done.set_result(outcomes)
+        finally:
+            self.running = None
+            done.cancel()
+
+    async def _disruption(self, move: PlannedMove) -> str:
+        """What the users of a moved pod notice."""
+        owner = move.pod.owner.uid if move.pod.owner else ""
+        try:
+            workload = await self._executor.replacement_first(move.pod)
+        except ClusterError:
+            workload = None
+        if workload is not None and self._fits_beside(move):
+            return FIRST
+        alike = [p for p, _ in self._state.pods() if p.owner is not None and p.owner.uid == owner]
+        others = sum(each.ready and not each.terminating for each in alike) - 1
+        if others < 1:
+            return "the only ready pod of its workload is away until another is ready"
+        return f"one pod of its workload is away, {others} stay"
 
     def _view(self, pod: Pod | None = None) -> ClusterView:
         return self._state.view(self._telemetry, self._clock.now_s(), pod)
@@ -238,5 +316,11 @@ class Rescheduler:
                     return f"{move.target}: {name}: {result.reason(target)}"
         return ""
 
-    def _record(self, pod: str, what: str) -> None:
-        self._decisions.set_outcome(pod, what)
+    def _fits_beside(self, move: PlannedMove) -> bool:
+        """Whether the replacement passes the filters on the target while the old pod runs."""
+        view, profile = self._view(move.pod), self._profile
+        target = view.table.index.get(move.target)
+        filters = filters_with(profile.filters, profile.strategy)
+        return target is not None and all(
+            run(view, move.pod).passes[target] for run in filters.values()
+        )
