@@ -135,8 +135,9 @@ class Settings:
     links nodes share. seed: makes the choice between equal nodes repeatable. batch_window_s,
     suggest_interval_s: for strategies that plan several pods together; 0 is off. networks: where
     boards may be probed, besides the addresses of their node objects. standalone: whether to place
-    the pods of `scheduler_name`. extender: None if kube-scheduler does not use one. rescheduling: when
-    running pods are moved. decisions: the database; in memory, unless `load` made the settings.
+    the pods of `scheduler_name`. extender: None if kube-scheduler does not use one. rescheduling:
+    when running pods are moved. decisions: the database; in memory, unless `load` made the
+    settings.
     """
 
     cluster: str = "default"
