@@ -306,6 +306,10 @@ class Controller:
             self._listeners.remove(extender_service.observe)
             await extender_service.close()
 
+    def listen(self, listener: Callable[[ClusterChange], None]) -> None:
+        """Call it with every change of the cluster, after the state has it."""
+        self._listeners.append(listener)
+
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
