@@ -4,7 +4,7 @@ Between the eviction of a pod and the binding of its replacement, other pods wou
 for which the move was planned. A reservation counts as a pod on its node until its pod is placed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from leadline_controller.framework.model import Pod
@@ -50,10 +50,18 @@ class Reservations:
         self._open.pop(uid, None)
         self._taken.pop(uid, None)
 
-    def remove_own(self, uid: str) -> None:
-        """Release the room kept for a pending pod, which is placed now."""
-        if (own := self._open.get(uid)) is not None and own.source is None:
-            self.remove(uid)
+    def remove_own(self, uid: str) -> bool:
+        """Release the room kept for a pending pod, which is placed now, or gone. Returns whether
+        there was any."""
+        if (own := self._open.get(uid)) is None or own.source is not None:
+            return False
+        self.remove(uid)
+        return True
+
+    def keep_own(self, uids: Container[str]) -> None:
+        """Release the room kept for pending pods other than these."""
+        for uid in [uid for uid in self._open if uid not in uids]:
+            self.remove_own(uid)
 
     def taken_by(self, uid: str) -> str | None:
         """The uid of the pod that was placed in the room kept for `uid`."""

@@ -35,6 +35,9 @@ from leadline_controller.framework.resources import (
 from leadline_controller.framework.view import ClusterView, Ints, NodeTable, beyond_requests
 from leadline_controller.telemetry.state import TelemetryState
 
+# What frees when room is kept no longer.
+_ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
+
 
 class ClusterState:
     """Nodes, pods, and the resources that pods use. Used by one thread."""
@@ -108,7 +111,7 @@ class ClusterState:
         """Keep the room for the pod with this uid no longer. Returns the events that may make
         other pods schedulable."""
         self._reservations.remove(uid)
-        return ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
+        return _ROOM
 
     def release_own(self, uid: str) -> None:
         """The pending pod for which room was kept is placed: it counts by itself now."""
@@ -145,6 +148,7 @@ class ClusterState:
                 self._table = NodeTable(())  # so that `table` counts all pods again
                 self._occupancy = Occupancy(self._table, self._occupancy)
                 self._resources.replace_all(resources)
+                self._reservations.keep_own(self._pods)
                 return ANY_EVENT
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
@@ -162,7 +166,8 @@ class ClusterState:
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
                 self._resources.forget(pod.uid)
-                return queueing_hints.pod_removed(counted) if counted else NO_EVENT
+                kept = _ROOM if self._reservations.remove_own(pod.uid) else NO_EVENT
+                return kept | (queueing_hints.pod_removed(counted) if counted else NO_EVENT)
             case ResourceChanged(resource):
                 changed = self._resources.put(resource)
                 return queueing_hints.resource_changed(resource) if changed else NO_EVENT

@@ -153,6 +153,7 @@ class Scheduler:
                 self._update_pod(pod)
             case PodDeleted(pod):
                 self._queue.remove(pod.uid)
+                self._alone.discard(pod.uid)
 
     def _update_pod(self, pod: Pod) -> None:
         pending = (
@@ -247,7 +248,7 @@ class Scheduler:
             is_done = await moved
         finally:
             for uid in uids:
-                if not is_done and uid in self._queue:
+                if uid in self._queue and not is_done:
                     self._alone.add(uid)
                     self.requeue(self._state.release(uid))
                 self._queue.release(uid)
