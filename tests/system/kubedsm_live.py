@@ -50,6 +50,7 @@ from tests.kube.objects import Object, node
 CONTROLLERS = ["deployment-controller", "replicaset-controller", "disruption-controller"]
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 PODS = "/api/v1/namespaces/default/pods"
+AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 NOTES = "/api/v1/namespaces/kube-system/configmaps/leadline-rescheduling"
 WORKLOAD = "1.4_0.4"
 SETTLED_S = 4.0
@@ -168,6 +169,17 @@ def deployment(prefix: str, service: str, target: float | None = None) -> Object
     }
 
 
+def autoscaler(prefix: str, service: str) -> Object:
+    """A HorizontalPodAutoscaler of a service, which nobody acts on. With one, a Deployment's
+    replicas are not Leadline's to raise, so its pods are moved by eviction."""
+    name = f"{prefix}-{service.lower()}"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    return {
+        "metadata": {"name": name},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 20},
+    }
+
+
 def logged_cycles(count: int) -> list[dict[str, int]]:
     """The pods of each service at the ends of the first logged run's cycles of 90 s."""
     rows = logs()["kubedsm"][WORKLOAD][0].pods[5::6][:count]
@@ -181,9 +193,11 @@ async def play(
     cycles: Sequence[dict[str, int]],
     *,
     moves: bool,
+    autoscaled: bool = False,
     targets: dict[str, float] | None = None,
 ) -> Account:
-    """One run over these cycles, with or without migration."""
+    """One run over these cycles, with or without migration. autoscaled: by eviction, as the paper
+    does; else the replacement comes first."""
     api, account = Api(plane.kubeconfig), Account()
     with paper_nodes(played, prefix) as tiers:
         how = SchedulingProfile(
@@ -216,6 +230,11 @@ async def play(
                     await asyncio.to_thread(
                         side_by_side, lambda each: api.create(DEPLOYMENTS, each), made
                     )
+                    if autoscaled:
+                        scalers = [autoscaler(prefix, service) for service in SERVICES]
+                        await asyncio.to_thread(
+                            side_by_side, lambda each: api.create(AUTOSCALERS, each), scalers
+                        )
                     before = dict.fromkeys(SERVICES, 1)
                     for wanted in cycles:
                         account.scaled_down += sum(
@@ -285,7 +304,9 @@ def ready(pod: Any) -> bool:
 
 def remove(api: Api, prefix: str) -> None:
     """Delete the run's Deployments and pods, and the rescheduler's notes."""
-    for path in (NOTES, *(f"{DEPLOYMENTS}/{prefix}-{service.lower()}" for service in SERVICES)):
+    names = [f"{prefix}-{service.lower()}" for service in SERVICES]
+    made = [f"{kind}/{name}" for kind in (AUTOSCALERS, DEPLOYMENTS) for name in names]
+    for path in (NOTES, *made):
         with suppress(ApiError):
             api.delete(path)
     deadline = time.monotonic() + 30
@@ -317,8 +338,13 @@ def main() -> None:
         kube_controller_manager(plane, CONTROLLERS),
         kwok(plane) as played,
     ):
-        for name, moves in (("migration", True), ("no-migration", False)):
-            account = asyncio.run(play(plane, played, name, counts, moves=moves))
+        for name, moves, autoscaled in (
+            ("eviction", True, True),
+            ("replacement-first", True, False),
+            ("no-migration", False, False),
+        ):
+            run = play(plane, played, name, counts, moves=moves, autoscaled=autoscaled)
+            account = asyncio.run(run)
             found[name] = {**asdict(account), "edge_ratio": account.edge_ratio}
             ratios = " ".join(f"{100 * cycle.ratio:.0f}" for cycle in account.cycles)
             print(f"{name}: edge ratio {100 * account.edge_ratio:.1f} %: {ratios}")
