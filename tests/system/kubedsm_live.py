@@ -89,7 +89,8 @@ class Account:
 
     @property
     def unexplained(self) -> int:
-        """Pods that are gone without a scale-down or a move: 0."""
+        """Pods that are gone without a scale-down or a move. 0, or as many as moves began and did
+        not end as planned: each may have cost one pod, which was replaced."""
         return self.deleted - self.scaled_down - self.moves.get("moved", 0)
 
 
@@ -248,7 +249,8 @@ async def play(
                     assert controller.rescheduler is not None
                     unix_s = controller.rescheduler.now_unix_s() or 0.0
                     notes = controller.rescheduler.journal.of_the_hour(unix_s)
-                    account.endings = [note.outcome for note in notes]
+                    mine = [note for note in notes if note.pod.startswith(f"default/{prefix}-")]
+                    account.endings = [note.outcome for note in mine]
                     endings = (ending.partition(":")[0] for ending in account.endings)
                     account.moves = dict(Counter(endings))
                     account.created, account.deleted = len(registry.seen), len(registry.gone)
