@@ -203,20 +203,22 @@ class Rescheduler:
     async def _recover(self) -> None:
         while not self._state.listed:
             await self._clock.sleep(_POLL_S)
-        begun_s, notes = self._clock.now_s(), []
+        begun_s, said = self._clock.now_s(), ""
         while self._leadership.leads():
             try:
                 notes = await self._executor.adopt()
-            except InvalidError as error:
-                log.error("rescheduling may not keep notes, so nothing is moved: %s", error)
             except ClusterError as error:
-                if self._clock.now_s() - begun_s < _RECOVER_S:
-                    await self._clock.sleep(_POLL_S)
-                    continue
-                log.error("the moves of an earlier leader cannot be read: %s", error)
-            break
-        self._recovered.set()
-        await self._executor.finish(notes)
+                if type(error).__name__ != said:
+                    said = type(error).__name__
+                    log.warning("the moves that have begun cannot be read, trying again: %s", error)
+                # Pods must not wait for long; what has begun is finished later all the same.
+                if self._clock.now_s() - begun_s >= _RECOVER_S or isinstance(error, InvalidError):
+                    self._recovered.set()
+                await self._clock.sleep(_POLL_S)
+            else:
+                self._recovered.set()
+                await self._executor.finish(notes)
+                return
 
     async def _carry_out_next(self) -> None:
         """Carry out a submitted plan, if one comes within a second."""
