@@ -189,8 +189,9 @@ class KubeHarness:
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
         above = self._api.create(f"{APPS}/deployments", {"metadata": {"name": name}, "spec": spec})
         reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-        reference |= {"uid": above["metadata"]["uid"], "controller": True}
-        metadata = {"name": f"{name}-set", "ownerReferences": [reference]}
+        reference["uid"] = above["metadata"]["uid"]
+        owners = [{**reference, "controller": True}]
+        metadata = {"name": f"{name}-set", "ownerReferences": owners}
         made = self._api.create(f"{APPS}/replicasets", {"metadata": metadata, "spec": spec})
         self._made |= {f"{APPS}/deployments/{name}", f"{APPS}/replicasets/{name}-set"}
         return Owner("ReplicaSet", f"{name}-set", made["metadata"]["uid"])

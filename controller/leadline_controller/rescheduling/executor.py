@@ -227,7 +227,7 @@ class Executor:
         if pod is None or pod.owner is None or pod.node_name != move.source:
             raise _StoppedError("refused", f"it is no longer on {move.source}")
         workload = await self._read_world(pod)
-        if self._journal.pause is not None and self._journal.pause.holds(now_s):
+        if self._journal.is_paused(now_s):
             raise _StoppedError("refused", "rescheduling is paused")
         reason = self._journal.refusal(now_s, pod.owner.uid, (move.source, move.target))
         if reason := reason or self._hooks.refusal(move):
