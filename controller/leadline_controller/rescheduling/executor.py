@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from leadline_controller.cluster.reservations import Reservation
@@ -225,16 +226,8 @@ class Executor:
             raise _StoppedError("refused", "the clock is not set, so budgets cannot be kept")
         if pod is None or pod.owner is None or pod.node_name != move.source:
             raise _StoppedError("refused", f"it is no longer on {move.source}")
-        try:
-            await self._journal.load()
-            workload = await self.replacement_first(pod)
-        except ClusterError as error:
-            raise _StoppedError("refused", f"the API server does not say all: {error}") from None
-        if workload is not None and not workload.settled:
-            raise _StoppedError("refused", f"Deployment {workload.name} is not settled")
-        if workload is not None and workload.extra is not None:
-            raise _StoppedError("refused", f"Deployment {workload.name} has an extra replica")
-        if self._journal.pause is not None and self._journal.pause.holds(now_s):
+        workload = await self._read_world(pod)
+        if self._journal.is_paused(now_s):
             raise _StoppedError("refused", "rescheduling is paused")
         reason = self._journal.refusal(now_s, pod.owner.uid, (move.source, move.target))
         if reason := reason or self._hooks.refusal(move):
@@ -255,6 +248,20 @@ class Executor:
         if workload is not None:
             note = replace(note, deployment=workload.key, replicas=workload.replicas)
         return note, workload
+
+    async def _read_world(self, pod: Pod) -> Workload | None:
+        """Read the notes anew, and the Deployment if the replacement comes first. Raises
+        _StoppedError."""
+        try:
+            await self._journal.load()
+            workload = await self.replacement_first(pod)
+        except ClusterError as error:
+            raise _StoppedError("refused", f"the API server does not say all: {error}") from None
+        if workload is not None and workload.extra is not None:
+            raise _StoppedError("refused", f"Deployment {workload.name} has an extra replica")
+        if workload is not None and not workload.settled:
+            raise _StoppedError("refused", f"Deployment {workload.name} is not settled")
+        return workload
 
     # By eviction.
 
@@ -341,9 +348,7 @@ class Executor:
             failure = stop
         for pod in leaving:
             if pod is not None and self._is_here(pod.uid):
-                await self._insist(
-                    lambda pod=pod: self._cluster.set_deletion_cost(pod, _GOES_FIRST)
-                )
+                await self._insist(partial(self._cluster.set_deletion_cost, pod, _GOES_FIRST))
         await self._insist(lambda: self._remove_extra(note))
         if failure is not None:
             raise failure

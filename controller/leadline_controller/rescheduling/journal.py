@@ -91,6 +91,10 @@ class Journal:
         self._notes = _read_moves(notes.get(MOVES, ""))
         self.pause = _read_pause(notes.get(PAUSED, ""))
 
+    def is_paused(self, now_s: float | None) -> bool:
+        """Whether nothing may be moved now; a pause holds while the clock is not set."""
+        return self.pause is not None and (now_s is None or self.pause.holds(now_s))
+
     def begun(self) -> tuple[MoveNote, ...]:
         """The moves that have begun and not ended."""
         return tuple(note for note in self._notes if note.outcome == OPEN)

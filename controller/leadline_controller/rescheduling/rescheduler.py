@@ -3,7 +3,7 @@ when another part submits one."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -32,12 +32,15 @@ from leadline_controller.rescheduling.plan import (
     make_plan,
     propose,
 )
+from leadline_controller.rescheduling.quality import why_unreliable
+from leadline_controller.rescheduling.trigger import Assumptions
 from leadline_controller.telemetry.state import TelemetryState
 
 log = logging.getLogger(__name__)
 
 _POLL_S = 1.0
 _RECOVER_S = 10.0
+_LOOK_S = 10.0
 Mode = Literal["off", "manual", "automatic"]
 
 
@@ -106,6 +109,8 @@ class Rescheduler:
         self._submitted: asyncio.Queue[tuple[Plan, asyncio.Future[list[MoveOutcome]]]] = (
             asyncio.Queue()
         )
+        self._assumptions = Assumptions(profile.strategy.needs, settings.min_gain)
+        self._looked_s = float("-inf")
         self._recovered = asyncio.Event()
         if settings.mode == "off":
             self._recovered.set()
@@ -134,13 +139,11 @@ class Rescheduler:
         """Whether a plan is being carried out, or waits for that."""
         return self.running is not None or not self._submitted.empty()
 
-    async def plan(self) -> Plan:
-        """The moves that would be made now, and why the other pods stay. Thousands of pods take
-        seconds, so a thread searches."""
-        guards, running = self._guards(), []
-        for pod, node in self._state.pods():
-            if node is not None and pod.node_name == node and not pod.finished:
-                running.append((pod, node))
+    async def plan(self, only: Container[str] | None = None) -> Plan:
+        """The moves that would be made now, and why the other pods stay. only: the uids of the pods
+        to look at, None for all. Thousands of pods take seconds, so a thread searches."""
+        guards = self._guards()
+        running = [each for each in self._running() if only is None or each[0].uid in only]
         rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
         profile = self._profile
         view = self._view()
@@ -206,26 +209,30 @@ class Rescheduler:
                 await self._recover()
             while self._leadership.leads():
                 await self._carry_out_next()
+                if self.settings.mode == "automatic":
+                    await self._look()
             if self.settings.mode != "off":
                 self._recovered.clear()
 
     async def _recover(self) -> None:
         while not self._state.listed:
             await self._clock.sleep(_POLL_S)
-        begun_s, notes = self._clock.now_s(), []
+        begun_s, said = self._clock.now_s(), ""
         while self._leadership.leads():
             try:
                 notes = await self._executor.adopt()
-            except InvalidError as error:
-                log.error("rescheduling may not keep notes, so nothing is moved: %s", error)
             except ClusterError as error:
-                if self._clock.now_s() - begun_s < _RECOVER_S:
-                    await self._clock.sleep(_POLL_S)
-                    continue
-                log.error("the moves of an earlier leader cannot be read: %s", error)
-            break
-        self._recovered.set()
-        await self._executor.finish(notes)
+                if type(error).__name__ != said:
+                    said = type(error).__name__
+                    log.warning("the moves that have begun cannot be read, trying again: %s", error)
+                # Pods must not wait for long; what has begun is finished later all the same.
+                if self._clock.now_s() - begun_s >= _RECOVER_S or isinstance(error, InvalidError):
+                    self._recovered.set()
+                await self._clock.sleep(_POLL_S)
+            else:
+                self._recovered.set()
+                await self._executor.finish(notes)
+                return
 
     async def _carry_out_next(self) -> None:
         """Carry out a submitted plan, if one comes within a second."""
@@ -249,6 +256,34 @@ class Rescheduler:
         finally:
             self.running = None
             done.cancel()
+
+    async def _look(self) -> None:
+        """Plan moves of the pods whose placements have been worse than assumed for long enough."""
+        now_s = self._clock.now_s()
+        if now_s - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        worse = self._assumptions.look(self._view(), self._running(), now_s)
+        due = [each for each in worse if now_s - each.since_s >= self.settings.worse_for_s]
+        if not due or not self._submitted.empty() or self.journal.is_paused(self.now_unix_s()):
+            return
+        plan = await self.plan({each.pod.uid for each in due})
+        reasons = {each.pod.uid: each.why for each in due}
+        moves = (replace(m, why=f"{reasons[m.pod.uid]}; {m.why}") for m in plan.moves)
+        plan = replace(plan, moves=tuple(moves))
+        for each in due:
+            self._assumptions.look_again(each.pod.uid, now_s)
+        for stay in plan.stays:
+            log.info("%s stays on %s: %s", stay.pod, stay.node, stay.why)
+        if plan.moves:
+            self.submit(plan)
+
+    def _running(self) -> list[tuple[Pod, str]]:
+        return [
+            (pod, node)
+            for pod, node in self._state.pods()
+            if node is not None and pod.node_name == node and not pod.finished
+        ]
 
     async def _disruption(self, move: PlannedMove) -> str:
         """What the users of a moved pod notice."""
@@ -287,6 +322,9 @@ class Rescheduler:
             min_gain=self.settings.min_gain,
             most=self.settings.budgets.cluster,
             may_move=may_move,
+            reliable=why_unreliable(
+                self._telemetry, self._view(), self._profile.strategy.needs, self._clock.now_s()
+            ),
         )
 
     def _refusal(self, move: PlannedMove) -> str:
