@@ -26,11 +26,13 @@ from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.moving import CONTROLLERS, Town, town, until
-from tests.kube.objects import node
 from tests.kube.played_kubelets import played_kubelets
 from tests.kube.volume_bench import EVENTS
 
 pytestmark = pytest.mark.cluster
+
+CORDONED = {"spec": {"unschedulable": True}}
+UNCORDONED = {"spec": {"unschedulable": False}}
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +44,13 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
 
 @pytest.fixture
 def place(api: Api, controllers: None) -> Iterator[Town]:
-    """Nodes n1 of 2 cores, n2 of 4."""
-    with town(api, 0) as made:
-        for number, cores in ((1, "2"), (2, "4")):
-            name = f"{made.name}-n{number}"
-            api.add_node(node(name, cpu=cores, labels={"town": made.name}))
-            made.nodes.append(name)
+    """Two nodes of four cores, the first with a pod of two and one of a tenth."""
+    with town(api, 2) as made:
+        api.patch(f"/api/v1/nodes/{made.node(2)}", CORDONED)
+        two = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "2"}}}
+        made.deployment(suffix="other", containers=[two])
+        made.deployment()
         yield made
-        for name in made.nodes:
-            api.delete(f"/api/v1/nodes/{name}")
 
 
 @asynccontextmanager
@@ -106,9 +106,7 @@ async def test_it_moves_to_the_node_with_the_room_and_is_resized_there(
     place: Town, api: Api, account: Path
 ) -> None:
     async with controlling(account, "automatic"):
-        await asyncio.to_thread(api.patch, f"/api/v1/nodes/{place.node(2)}", CORDONED)
-        place.deployment()
-        await until(lambda: place.where() == ["n1"])
+        await until(lambda: place.where() + place.where("other") == ["n1", "n1"])
         await asyncio.to_thread(api.patch, f"/api/v1/nodes/{place.node(2)}", UNCORDONED)
         await asyncio.to_thread(resize, api, place, "3")
         await until(lambda: place.where() == ["n2"] and len(place.pods()) == 1)
@@ -119,9 +117,7 @@ async def test_without_automatic_moves_an_event_says_what_it_would_do(
     place: Town, api: Api, account: Path
 ) -> None:
     async with controlling(account, "manual"):
-        await asyncio.to_thread(api.patch, f"/api/v1/nodes/{place.node(2)}", CORDONED)
-        place.deployment()
-        await until(lambda: place.where() == ["n1"])
+        await until(lambda: place.where() + place.where("other") == ["n1", "n1"])
         await asyncio.to_thread(api.patch, f"/api/v1/nodes/{place.node(2)}", UNCORDONED)
         await asyncio.to_thread(resize, api, place, "3")
         await until(lambda: notes_on(api, place))
@@ -132,10 +128,6 @@ async def test_without_automatic_moves_an_event_says_what_it_would_do(
         "manual, not automatic"
     )
     assert place.where() == ["n1"]
-
-
-CORDONED = {"spec": {"unschedulable": True}}
-UNCORDONED = {"spec": {"unschedulable": False}}
 
 
 def notes_on(api: Api, place: Town) -> list[str]:
