@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import count
 
 import pytest
-from leadline_controller.framework.model import Owner, Pod, Taint
+from leadline_controller.framework.model import ContainerResources, Owner, Pod, Taint
 from leadline_controller.framework.ports import (
     BudgetError,
     ConflictError,
@@ -436,6 +437,24 @@ async def test_an_evicted_pod_ends(
     await harness.cluster.evict(made)
 
     await watched.until(PodChanged, lambda c: c.pod.uid == made.uid and c.pod.terminating)
+
+
+async def test_a_pod_on_a_node_is_resized_in_place(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    harness.add_node(node(name))
+    made = harness.add_pod(pod(name, cpu="100m", memory="64Mi"))
+    await harness.cluster.bind(made, name)
+    watched = watch()
+    await watched.until(Relisted)
+
+    await harness.cluster.resize(made, [ContainerResources("main", {"cpu": "300m"})])
+
+    changed = await watched.until(PodChanged, lambda c: c.pod.requests["cpu"] == 300)
+    assert (changed.pod.uid, changed.pod.requests["memory"]) == (made.uid, 64 * 2**20)
+    other = replace(made, uid="another")
+    with pytest.raises(InvalidError):
+        await harness.cluster.resize(other, [ContainerResources("main", {"cpu": "400m"})])
 
 
 async def test_only_the_pod_with_this_uid_is_evicted(

@@ -1,11 +1,11 @@
 """A cluster in memory that answers like the API server, and fails when a test wants it to."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from leadline_controller.framework.model import Node, Owner, Pod
+from leadline_controller.framework.model import CPU, MEMORY, ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.ports import (
     BudgetError,
     ClusterError,
@@ -23,6 +23,7 @@ from leadline_controller.framework.ports import (
     UnavailableError,
     Workload,
 )
+from leadline_controller.framework.quantity import parse_quantity
 from leadline_controller.framework.resources import (
     Claim,
     DisruptionBudget,
@@ -154,6 +155,18 @@ class MemoryCluster(DemoCluster):
         made = replace(current, replicas=replicas, extra=extra, version=str(next(self._versions)))
         self._workloads[over.key] = made
         return made
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Set the pod's requests to those of its containers; whether its kubelet can do it is for
+        the test to say."""
+        current = self._found(pod, InvalidError)
+        requests = dict(current.requests)
+        for resource, per_unit in ((CPU, 1000), (MEMORY, 1)):
+            given = (each.requests.get(resource) for each in containers)
+            amounts = [parse_quantity(text, per_unit=per_unit) for text in given if text]
+            if amounts:
+                requests[resource] = sum(amounts)
+        self.put_pod(replace(current, requests=requests))
 
     async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
         """Set or remove a pod's deletion cost."""

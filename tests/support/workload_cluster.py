@@ -5,11 +5,19 @@ it takes effect. The cluster is the witness of what was disrupted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Owner, Pod
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    ContainerResources,
+    Node,
+    Owner,
+    Pod,
+)
 from leadline_controller.framework.ports import (
     BudgetError,
     ClusterError,
@@ -194,6 +202,11 @@ class FaultyApi:
         self._cluster._workloads[made.key] = replace(made, settled=False)
         self._lose()
         return made
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        self._check("resize")
+        await self._cluster.resize(pod, containers)
+        self._lose()
 
     async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
         self._check("set a cost")
