@@ -15,8 +15,8 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -54,7 +54,8 @@ AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 NOTES = "/api/v1/namespaces/kube-system/configmaps/leadline-rescheduling"
 WORKLOAD = "1.4_0.4"
 SETTLED_S = 4.0
-LONGEST_S = 90.0
+LONGEST_S = 240.0
+SMALL = 0.1  # of the paper's sizes, so that its 30 cores are boards of one machine
 POLL_S = 0.25
 
 
@@ -142,15 +143,22 @@ def paper_nodes(played: Kwok, prefix: str) -> Iterator[dict[str, str]]:
         played.remove_nodes(list(tiers))
 
 
-def deployment(prefix: str, service: str, target: float | None = None) -> Object:
+def deployment(
+    prefix: str, service: str, image: str, scale: float, target: float | None = None
+) -> Object:
     """A service as a Deployment of one replica. target: its QoS target."""
     cores, mib = SERVICES[service]
     labels = {"run": prefix, "service": service}
     annotations = {} if target is None else {"leadline.dev/qos-edge-ratio": f"{target:g}"}
     container = {
         "name": "main",
-        "image": "x",
-        "resources": {"requests": {"cpu": f"{cores}", "memory": f"{mib}Mi"}},
+        "image": image,
+        "resources": {
+            "requests": {
+                "cpu": f"{cores * scale * 1000:.0f}m",
+                "memory": f"{mib * 2**20 * scale:.0f}",
+            }
+        },
     }
     return {
         "metadata": {"name": f"{prefix}-{service.lower()}"},
@@ -162,7 +170,9 @@ def deployment(prefix: str, service: str, target: float | None = None) -> Object
                 "spec": {
                     "schedulerName": prefix,
                     "nodeSelector": {"run": prefix},
-                    "terminationGracePeriodSeconds": 0,
+                    "terminationGracePeriodSeconds": 1,
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
                     "containers": [container],
                 },
             },
@@ -189,18 +199,24 @@ def logged_cycles(count: int) -> list[dict[str, int]]:
 
 async def play(
     plane: ControlPlane,
-    played: Kwok,
+    nodes: AbstractContextManager[dict[str, str]],
     prefix: str,
     cycles: Sequence[dict[str, int]],
     *,
     moves: bool,
+    image: str = "x",
+    scale: float = 1.0,
     autoscaled: bool = False,
     targets: dict[str, float] | None = None,
 ) -> Account:
-    """One run over these cycles, with or without migration. autoscaled: by eviction, as the paper
-    does; else the replacement comes first."""
+    """One run over these cycles, with or without migration.
+
+    nodes: with the label run=`prefix`, name -> tier. autoscaled: by eviction, as the paper does;
+    else the replacement comes first. image, scale: of the pods, whose sizes are the paper's times
+    the scale.
+    """
     api, account = Api(plane.kubeconfig), Account()
-    with paper_nodes(played, prefix) as tiers:
+    with nodes as tiers:
         how = SchedulingProfile(
             KubeDsm(suggest=1 if moves else 0),
             FILTERS,
@@ -225,7 +241,7 @@ async def play(
             ):
                 try:
                     made = [
-                        deployment(prefix, service, (targets or {}).get(service))
+                        deployment(prefix, service, image, scale, (targets or {}).get(service))
                         for service in SERVICES
                     ]
                     await asyncio.to_thread(
@@ -327,37 +343,87 @@ def remove(api: Api, prefix: str) -> None:
         time.sleep(POLL_S)
 
 
-def main() -> None:
-    """Both ways, as a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cycles", type=int, default=12)
-    parser.add_argument("--out", type=Path, help="also write the runs there, as JSON")
-    arguments = parser.parse_args()
-    counts, found = logged_cycles(arguments.cycles), {}
+Ground = tuple[
+    ControlPlane, Callable[[str], AbstractContextManager[dict[str, str]]], dict[str, Any]
+]
+
+
+@contextmanager
+def on_kwok() -> Iterator[Ground]:
+    """A control plane whose nodes KWOK plays."""
     with (
         tempfile.TemporaryDirectory(prefix="leadline-kubedsm-") as folder,
         control_plane(Path(folder)) as plane,
         kube_controller_manager(plane, CONTROLLERS),
         kwok(plane) as played,
     ):
+        yield plane, lambda name: paper_nodes(played, name), {}
+
+
+@contextmanager
+def on_kubelets() -> Iterator[Ground]:
+    """The lab's boards with kubelets, a tenth of the paper's sizes each."""
+    from leadline_controller.lab.spec import BoardSpec
+
+    from tests.lab.images import SLEEP, push_image
+    from tests.lab.running import Size, running_lab
+
+    tiers = {each.name.lower(): each for each in empty_cluster().nodes}
+    sizes = {
+        name: Size(
+            cpu=each.allocatable[CPU] / 1000 * SMALL,
+            memory_mb=round(each.allocatable[MEMORY] * SMALL / 1e6) + 2,
+        )
+        for name, each in tiers.items()
+    }
+    boards = [BoardSpec(name, rate_mbps=100) for name in tiers]
+    with running_lab(boards, CONTROLLERS, sizes) as lab:
+        image = push_image(lab.lab, "service", command=SLEEP)
+
+        @contextmanager
+        def labelled(prefix: str) -> Iterator[dict[str, str]]:
+            for name, each in tiers.items():
+                labels = {"run": prefix, "leadline.dev/tier": each.tier}
+                lab.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+            yield {name: each.tier for name, each in tiers.items()}
+
+        yield lab.plane, labelled, {"image": image, "scale": SMALL}
+
+
+def show(name: str, account: Account) -> None:
+    """Print one run."""
+    ratios = " ".join(f"{100 * cycle.ratio:.0f}" for cycle in account.cycles)
+    print(f"{name}: edge ratio {100 * account.edge_ratio:.1f} %: {ratios}")
+    print(
+        f"  pods created {account.created}, alive {account.alive}, deleted {account.deleted}: "
+        f"scaled down {account.scaled_down}, moves {account.moves}, unexplained "
+        f"{account.unexplained}; evictions {account.evictions}",
+        flush=True,
+    )
+    for ending in account.endings:
+        if not ending.startswith("moved"):
+            print(f"  {ending}")
+
+
+def main() -> None:
+    """Both ways, as a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cycles", type=int, default=12)
+    parser.add_argument("--kubelets", action="store_true", help="pods that run; needs root")
+    parser.add_argument("--out", type=Path, help="also write the runs there, as JSON")
+    arguments = parser.parse_args()
+    counts, found = logged_cycles(arguments.cycles), {}
+    ground = on_kubelets() if arguments.kubelets else on_kwok()
+    with ground as (plane, nodes, rest):
         for name, moves, autoscaled in (
             ("eviction", True, True),
             ("replacement-first", True, False),
             ("no-migration", False, False),
         ):
-            run = play(plane, played, name, counts, moves=moves, autoscaled=autoscaled)
-            account = asyncio.run(run)
+            how = {"moves": moves, "autoscaled": autoscaled, **rest}
+            account = asyncio.run(play(plane, nodes(name), name, counts, **how))
             found[name] = {**asdict(account), "edge_ratio": account.edge_ratio}
-            ratios = " ".join(f"{100 * cycle.ratio:.0f}" for cycle in account.cycles)
-            print(f"{name}: edge ratio {100 * account.edge_ratio:.1f} %: {ratios}")
-            print(
-                f"  pods created {account.created}, alive {account.alive}, deleted "
-                f"{account.deleted}: scaled down {account.scaled_down}, moves {account.moves}, "
-                f"unexplained {account.unexplained}; evictions {account.evictions}"
-            )
-            for ending in account.endings:
-                if not ending.startswith("moved"):
-                    print(f"  {ending}")
+            show(name, account)
     if arguments.out:
         arguments.out.write_text(json.dumps(found, indent=1))
 

@@ -9,7 +9,7 @@ import pytest
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.kwok import Kwok, kwok
-from tests.system.kubedsm_live import CONTROLLERS, play
+from tests.system.kubedsm_live import CONTROLLERS, paper_nodes, play
 
 pytestmark = pytest.mark.cluster
 
@@ -30,9 +30,9 @@ async def test_pods_come_back_from_the_cloud_and_none_is_lost(
 ) -> None:
     """Service D fills the edge, so that two pods of A are in the cloud until D shrinks."""
     prefix = f"kubedsm-{'evict' if autoscaled else 'extra'}"
-    cycles, targets = [FULL, ROOMY], {"A": 0.0}
+    cycles, targets, nodes = [FULL, ROOMY], {"A": 0.0}, paper_nodes(played, prefix)
     account = await play(
-        *(plane, played, prefix, cycles), moves=True, autoscaled=autoscaled, targets=targets
+        *(plane, nodes, prefix, cycles), moves=True, autoscaled=autoscaled, targets=targets
     )
     first, last = account.cycles
     assert sum(FULL.values()) - sum(first.on_edge.values()) == 2
