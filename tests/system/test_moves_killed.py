@@ -74,10 +74,6 @@ class Scene:
         pods = self.place.pods()
         return any(COST in each["metadata"].get("annotations", {}) for each in pods)
 
-    def is_taken_back(self) -> bool:
-        found = self.api.get(self.path)
-        return self.is_noted() and not self.is_extra() and found["metadata"]["generation"] > 2
-
     def is_evicted(self) -> bool:
         return self.place.where() == []
 
@@ -150,7 +146,6 @@ STEPS: dict[str, tuple[Callable[[Scene], bool], bool]] = {
     "there is an extra replica": (Scene.is_extra, False),
     "the replacement is bound": (Scene.is_placed, False),
     "the old pod is to go first": (Scene.is_costed, True),
-    "the extra replica is taken back": (Scene.is_taken_back, True),
 }
 
 
