@@ -95,6 +95,20 @@ class Town:
         self._made.append(f"{self._deployments}/{name}")
         return f"{self._deployments}/{name}"
 
+    def autoscaler(self, suffix: str = "web") -> None:
+        """An autoscaler for a Deployment; nobody carries it out."""
+        name = f"{self.name}-{suffix}"
+        path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+        spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1}
+        self.api.create(path, {"metadata": {"name": name}, "spec": spec})
+        self._made.append(f"{path}/{name}")
+
+    def events(self) -> list[Any]:
+        """The events about this town's pods."""
+        found = self.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return [each for each in found if each["regarding"]["name"].startswith(self.name)]
+
     def budget(self, suffix: str = "web", **spec: Any) -> str:
         """Create a disruption budget for a Deployment's pods; returns its path."""
         name = f"{self.name}-{suffix}"

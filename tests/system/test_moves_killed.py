@@ -1,9 +1,11 @@
 """A real controller is killed at each step of a move, on a real API server with the stock
-controllers: the next leader finishes or undoes the move, and no pod is lost."""
+controllers: the next leader finishes or undoes the move, and no pod is lost. `make test-moves`
+tries all steps, and `make test` two."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -37,7 +39,6 @@ workload_moves_per_hour = 500
 """
 EXTRA = "leadline.dev/extra-replica"
 COST = "controller.kubernetes.io/pod-deletion-cost"
-AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 
 
 @dataclass
@@ -72,10 +73,6 @@ class Scene:
     def is_costed(self) -> bool:
         pods = self.place.pods()
         return any(COST in each["metadata"].get("annotations", {}) for each in pods)
-
-    def is_taken_back(self) -> bool:
-        found = self.api.get(self.path)
-        return self.is_noted() and not self.is_extra() and found["metadata"]["generation"] > 2
 
     def is_evicted(self) -> bool:
         return self.place.where() == []
@@ -149,11 +146,13 @@ STEPS: dict[str, tuple[Callable[[Scene], bool], bool]] = {
     "there is an extra replica": (Scene.is_extra, False),
     "the replacement is bound": (Scene.is_placed, False),
     "the old pod is to go first": (Scene.is_costed, True),
-    "the extra replica is taken back": (Scene.is_taken_back, True),
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+TRIED = list(STEPS) if "MOVES_PLANS" in os.environ else ["the old pod is to go first"]
+
+
+@pytest.mark.parametrize("step", TRIED)
 def test_killed_when(scene: Scene, step: str) -> None:
     at, is_quick = STEPS[step]
     eventually(scene.place.where, lambda where: where == ["n1"], "the pod runs")
@@ -181,12 +180,6 @@ def test_killed_when(scene: Scene, step: str) -> None:
 
 def test_killed_after_the_eviction(scene: Scene) -> None:
     """An autoscaler sets the replicas, so the pod is evicted, and nobody else is ready."""
-    name = scene.path.rpartition("/")[2]
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-    spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1}
-    scene.api.create(AUTOSCALERS, {"metadata": {"name": name}, "spec": spec})
-    try:
-        move_and_kill(scene, scene.is_evicted, "the pod is evicted")
-        check(scene, where=[["n2"]])
-    finally:
-        scene.api.delete(f"{AUTOSCALERS}/{name}")
+    scene.place.autoscaler()
+    move_and_kill(scene, scene.is_evicted, "the pod is evicted")
+    check(scene, where=[["n2"]])

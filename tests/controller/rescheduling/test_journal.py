@@ -72,7 +72,14 @@ anything = st.recursive(
 @examples(100)
 async def test_strange_notes_do_no_harm(moves: Any, field: Any) -> None:
     cluster = MemoryCluster()
-    good = {"uid": "u", "pod": "d/p", "owner": "o", "kind": "", "source": "a", "target": "b"}
+    good: dict[str, Any] = {
+        "uid": "u",
+        "pod": "d/p",
+        "owner": "o",
+        "kind": "",
+        "source": "a",
+        "target": "b",
+    }
     good |= {"deployment": "", "begun_s": 5, "newest_s": 1, "replicas": 0, "outcome": "open"}
     bad = {**good, "begun_s": field}
     await cluster.write_note(MOVES, json.dumps([moves, bad, good]))

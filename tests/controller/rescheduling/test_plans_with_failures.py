@@ -1,10 +1,11 @@
-"""200 plans, each with failures from a seed: refused evictions, lost answers, nodes and pods that
-vanish, kubelets that never report, and controllers that are killed anywhere. No pod is lost, no
-budget is broken, and no extra replica stays."""
+"""Plans with failures from a seed: refused evictions, lost answers, nodes and pods that vanish,
+kubelets that never report, and controllers that are killed anywhere. No pod is lost, no budget is
+broken, and no extra replica stays. `make test-moves` tries 200 plans, and `make test` a part."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from tests.kube.moving import Liking
 from tests.support.manual_clock import ManualClock
 from tests.support.workload_cluster import Faults, FaultyApi, WorkloadCluster
 
-PLANS = 200
+PLANS = int(os.environ.get("MOVES_PLANS", "40"))
 NODES = ["n1", "n2", "n3", "n4"]
 BUDGETS = HourlyBudgets(workload=2, node=4, cluster=6)
 HOUR_S = 3600.0
@@ -195,7 +196,7 @@ def overspent(world: World) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-async def test_no_pod_is_lost_and_no_budget_broken_in_200_plans_with_failures() -> None:
+async def test_no_pod_is_lost_and_no_budget_broken_in_plans_with_failures() -> None:
     outcomes: Counter[str] = Counter()
     moved = kills = 0
     for seed in range(PLANS):
@@ -206,5 +207,5 @@ async def test_no_pod_is_lost_and_no_budget_broken_in_200_plans_with_failures() 
         outcomes += world.outcomes
         moved, kills = moved + len(world.cluster.witness.begun), kills + world.kills
     print(f"\n{PLANS} plans: {dict(outcomes)}; {moved} pods taken away, {kills} controllers killed")
-    assert min(outcomes[each] for each in ("moved", "refused", "failed", "cancelled")) >= 5
-    assert kills >= 100
+    assert min(outcomes[each] for each in ("moved", "refused", "failed", "cancelled")) >= 1
+    assert kills >= PLANS / 2
