@@ -36,7 +36,7 @@ PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 # It lifts the taint of a new node.
 NODE_LIFECYCLE = "node-lifecycle-controller"
-WAIT_S = 60.0
+WAIT_S = 120.0
 CLUSTER, BROKER_PORT, GRPC = "lab", 1883, "127.0.0.1:7077"
 _PULLED = re.compile(r"Successfully pulled image .* in ([0-9hms.]+) \(")
 
