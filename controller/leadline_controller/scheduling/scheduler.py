@@ -348,7 +348,7 @@ class Scheduler:
             self._events.put(pod, PodEvent("Warning", "FailedBinding", str(error)))
             self._changed.set()
 
-    def _decide(self, pod: Pod, batch: Batch | None) -> Decision:
+    def _decide(self, pod: Pod, batch: Batch | None = None) -> Decision:
         view = self._step.view(pod)
         planned = batch.nodes.get(pod.key) if batch else None
         if planned is None:
