@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from leadline_controller.cli.commands.kube import kube
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import ContainerResources, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     InvalidError,
@@ -55,8 +55,8 @@ class Scene:
         self.name = f"rights-{next(_numbers)}"
         self._made: list[str] = []
 
-    def pod(self) -> Pod:
-        return read_pod(self.admin.create(PODS, pod(self.name, scheduler="nobody")))
+    def pod(self, cpu: str | None = None) -> Pod:
+        return read_pod(self.admin.create(PODS, pod(self.name, cpu, scheduler="nobody")))
 
     def add(self, collection: str, manifest: Object) -> Any:
         made = self.admin.create(collection, manifest)
@@ -238,6 +238,12 @@ async def set_a_deletion_cost(scene: Scene) -> None:
     await scene.cluster.set_deletion_cost(scene.pod(), -1)
 
 
+async def resize_a_pod(scene: Scene) -> None:
+    made = scene.pod("2m")
+    await scene.cluster.bind(made, "somewhere")
+    await scene.cluster.resize(made, [ContainerResources("main", {"cpu": "1m"})])
+
+
 async def scale_a_deployment(scene: Scene) -> None:
     owner = KubeHarness(scene.cluster, scene.admin).add_deployment(scene.name, 1)
     try:
@@ -285,6 +291,7 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "watch poddisruptionbudgets": watch_budgets,
     "create pods/eviction": evict_a_pod,
     "patch pods": set_a_deletion_cost,
+    "patch pods/resize": resize_a_pod,
     "get deployments": scale_a_deployment,
     "patch deployments": scale_a_deployment,
     "get replicasets": scale_a_deployment,
