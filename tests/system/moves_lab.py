@@ -7,6 +7,7 @@ boards have links of 50 Mbit/s; then the link of the board with the most pods is
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -53,12 +54,13 @@ workload_moves_per_hour = 20
 @dataclass
 class Played:
     """What happened, with seconds since the throttling. pods: how many are ready on each board, as
-    it changes. fewest: how few were ready at any time."""
+    it changes. fewest: how few were ready at any time. whys: of the last decisions."""
 
     throttled: str = ""
     measured_s: float | None = None
     pods: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     fewest: int = REPLICAS
+    whys: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         """The report."""
@@ -68,6 +70,7 @@ class Played:
         for at_s, where in self.pods:
             shown = ", ".join(f"{name} {where.get(name, 0)}" for name in NAMES)
             yield f"{at_s:.1f} s: ready pods on {shown}"
+        yield from (why for why in self.whys if why.startswith("moved"))
         yield f"at least {self.fewest} of {REPLICAS} pods were ready at any time"
 
 
@@ -92,18 +95,22 @@ def play(name: str = "", timeout_s: float = 240.0) -> Played:
                 played.pods.append((at_s, dict(where)))
             played.fewest = min(played.fewest, sum(where.values()))
             if played.measured_s is None and _known(running).get(played.throttled, MBPS) < 10:
-                played.measured_s = at_s
+                played.measured_s = time.monotonic() - begin
             if not where[played.throttled] and sum(where.values()) == REPLICAS:
                 break
             time.sleep(0.2)
-        print(running.ask("placements"), running.ask("reschedule"))
+        played.whys = [each["why"] for each in running.ask("placements")["placements"]]
     return played
 
 
 def _deployment(image: str) -> Object:
-    annotations = {"leadline.dev/user-node": SERVER, "leadline.dev/data-mb": str(DATA_MB)}
+    annotations = {
+        "leadline.dev/user-node": SERVER,
+        "leadline.dev/data-mb": str(DATA_MB),
+        "leadline.dev/profile-ms": json.dumps(dict.fromkeys(NAMES, 5000)),
+    }
     container: dict[str, Any] = {"name": "main", "image": image}
-    container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}
+    container["resources"] = {"requests": {"cpu": "100m"}}
     spec = {
         "schedulerName": "leadline",
         "automountServiceAccountToken": False,

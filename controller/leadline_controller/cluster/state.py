@@ -5,7 +5,7 @@ of pods would pile up on one node. The API server stays the only truth: an assum
 the watch shows the pod or the binding fails.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -141,6 +141,7 @@ class ClusterState:
             case Relisted(nodes, pods, resources):
                 self.listed = True
                 self._nodes = {node.name: node for node in nodes}
+                self._relist_reservations(pods)
                 self._pods = {pod.uid: pod for pod in pods}
                 for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
                     del self._assumed[uid]
@@ -244,6 +245,15 @@ class ClusterState:
             storage=self._resources.storage(),
         )
         return self._reservations.apply(view, pod)
+
+    def _relist_reservations(self, pods: Iterable[Pod]) -> None:
+        before, now = self._pods, {pod.uid: pod for pod in pods}
+        for uid in before.keys() - now.keys():
+            self._reservations.withdrawn(uid)
+        for uid, pod in now.items():
+            known = before.get(uid)
+            if pod.node_name is not None and (known is None or known.node_name is None):
+                self._reservations.placed(pod)
 
     def _counted(self, uid: str) -> Pod | None:
         """The pod, if it uses resources of a node."""

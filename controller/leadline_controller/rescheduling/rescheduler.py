@@ -111,6 +111,7 @@ class Rescheduler:
         )
         self._assumptions = Assumptions(profile.strategy.needs, settings.min_gain)
         self._looked_s = float("-inf")
+        self._planning = asyncio.Lock()
         self._recovered = asyncio.Event()
         if settings.mode == "off":
             self._recovered.set()
@@ -141,7 +142,12 @@ class Rescheduler:
 
     async def plan(self, only: Container[str] | None = None) -> Plan:
         """The moves that would be made now, and why the other pods stay. only: the uids of the pods
-        to look at, None for all. Thousands of pods take seconds, so a thread searches."""
+        to look at, None for all. Thousands of pods take seconds, so a thread searches, one plan
+        at a time."""
+        async with self._planning:
+            return await self._plan(only)
+
+    async def _plan(self, only: Container[str] | None) -> Plan:
         guards = self._guards()
         running = [each for each in self._running() if only is None or each[0].uid in only]
         rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
@@ -170,9 +176,9 @@ class Rescheduler:
             )
         if not self._leadership.leads():
             raise RefusedError(f"another controller leads: {self._leadership.holder() or 'none'}")
+        plan = await self.plan()
         if self.running is not None:
             raise RefusedError(f"plan {self.running.id} is being carried out; wait for its end")
-        plan = await self.plan()
         if plan.id != plan_id:
             raise PlanChangedError(
                 f"the cluster has changed since plan {plan_id[:40]}: it would be {plan.id} now, "
