@@ -240,7 +240,8 @@ async def set_a_deletion_cost(scene: Scene) -> None:
 
 async def resize_a_pod(scene: Scene) -> None:
     made = scene.pod("2m")
-    await scene.cluster.bind(made, "somewhere")
+    scene.add("/api/v1/nodes", node(scene.name))
+    await scene.cluster.bind(made, scene.name)
     await scene.cluster.resize(made, [ContainerResources("main", {"cpu": "1m"})])
 
 
