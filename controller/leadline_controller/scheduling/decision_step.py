@@ -7,7 +7,14 @@ from random import Random
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.framework.batch import BatchPlan, decide_as_planned
-from leadline_controller.framework.cycle import Decision, Filter, FilterResult, Strategy, decide
+from leadline_controller.framework.cycle import (
+    Decision,
+    Filter,
+    FilterResult,
+    Strategy,
+    decide,
+    filters_with,
+)
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock
@@ -111,14 +118,19 @@ class DecisionStep:
         if at is None or self._state.reservation_of(pod) is not None:
             return self.decide(view, pod)
         plan, profile = BatchPlan({pod.key: at}, why={pod.key: why}), self._profile
-        return decide_as_planned(view, pod, plan, profile.filters, profile.strategy, profile.random)
+        filters = filters_with(profile.filters, profile.strategy)
+        return decide_as_planned(view, pod, plan, filters, profile.strategy, profile.random)
 
     def charge(self, decision: Decision) -> Mapping[str, int] | None:
         """What the strategy charges the pod on its node within this run; None without a node."""
         view, _, _ = decision.basis()
         if view is None or decision.node is None:
             return None
-        return self._profile.strategy.charge(view, decision.pod, view.table.index[decision.node])
+        return self.charge_on(view, decision.pod, decision.node)
+
+    def charge_on(self, view: ClusterView, pod: Pod, node: str) -> Mapping[str, int]:
+        """What the strategy charges the pod on this node of the view within this run."""
+        return self._profile.strategy.charge(view, pod, view.table.index[node])
 
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""

@@ -342,7 +342,8 @@ class ExtenderService:
             self._pending.popitem(last=False)
 
     async def _bind(self, pod: Pod, node: str) -> None:
-        self._state.assume(pod, node)
+        view = self._state.view(self._telemetry, self._clock.now_s(), pod)
+        self._state.assume(pod, node, charge=self._step.charge_on(view, pod, node))
         try:
             await self._cluster.bind(pod, node)
         except ClusterError as error:

@@ -103,6 +103,7 @@ class Scheduler:
         if profile.batch_window_s > 0 and isinstance(profile.strategy, BatchStrategy):
             self._batches = BatchPlanner(state, profile, profile.strategy, moves)
             self._batch_window_s = profile.batch_window_s
+        self._waits: set[asyncio.Task[None]] = set()  # for moves; they can take minutes
         self._alone: set[str] = set()  # uids of pods that waited for moves in vain
 
     async def run(self) -> None:
@@ -115,6 +116,8 @@ class Scheduler:
                 group.create_task(self._watch_bandwidth())
         finally:
             self._volumes.stop()
+            for wait in self._waits:
+                wait.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._events.flush(self._leadership.leads)
 
@@ -216,8 +219,8 @@ class Scheduler:
             for pod in self._still_in_progress(waiting):
                 self._hold(pod, batch)
             task = asyncio.create_task(self._release(waiting, batch.moved))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._waits.add(task)
+            task.add_done_callback(self._waits.discard)
         for uid in uids:
             await self._slots.acquire()
             pod = self._queue.in_progress(uid)

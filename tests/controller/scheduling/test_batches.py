@@ -212,6 +212,18 @@ async def test_if_a_move_fails_the_pod_goes_where_it_can_alone() -> None:
         assert harness.where()["next"] in ("b", "c")
 
 
+async def test_the_end_of_the_controller_waits_for_no_move() -> None:
+    cluster, strategy, _ = full_edge()
+    moves = ByHand()
+    harness = harness_of(cluster, strategy, moves)
+    async with asyncio.timeout(5):
+        async with harness.running():
+            await settle(harness, WINDOW_S)
+            assert moves.done is not None
+            assert not moves.done.done()
+    assert harness.where()["p"] is None
+
+
 async def test_a_waiting_pod_may_be_deleted() -> None:
     cluster, strategy, there = full_edge()
     moves = ByHand()

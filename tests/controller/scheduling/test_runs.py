@@ -13,6 +13,13 @@ from leadline_controller.framework.ports import UnavailableError
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
 
+from tests.controller.scheduling.extender_harness import (
+    ExtenderHarness,
+    binding,
+    extender_args,
+    nodes_with_mbps,
+    pod_manifest,
+)
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 from tests.controller.scheduling.paper_cluster import OPTIONS, SCENARIOS, offline, online
 from tests.support.manual_clock import ManualClock
@@ -152,3 +159,20 @@ async def test_a_user_at_an_unknown_node_counts_as_none_with_a_warning(strategy:
     assert (warning.type, warning.reason) == ("Warning", "UnknownUserNode")
     assert "the cluster has no node 'mars'" in warning.message
     assert warning.message in scheduled.message
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+async def test_the_extender_charges_a_pod_where_it_is_expected_or_bound(is_bound: bool) -> None:
+    """kube-scheduler may take another node than Leadline's choice."""
+    harness = ExtenderHarness(nodes_with_mbps(100, 10))
+    harness.list()
+    there = harness.put("web")
+    asked = extender_args(pod_manifest("web"), ["n1", "n2"])
+    priorities = harness.extender_service.prioritize(asked)
+    best, other = sorted(priorities, key=lambda name: -priorities[name])
+    if is_bound:
+        await harness.extender_service.bind(binding(there, other))
+    view = harness.state.view(harness.telemetry, 0.0)
+    at, elsewhere = (view.table.index[each] for each in (other, best)[:: 1 if is_bound else -1])
+    assert (view.free(CPU)[at], view.unrequested(CPU)[at]) == (2000, 3900)
+    assert view.free(CPU)[elsewhere] == 4000
