@@ -18,6 +18,7 @@ from leadline_controller.framework.ports import (
     ClusterError,
     InvalidError,
     Leadership,
+    PodChanged,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
@@ -127,9 +128,14 @@ class Rescheduler:
         now = self._decisions.now()
         return now.unix_s(now)
 
-    def observe(self, change: ClusterChange) -> None:  # noqa: ARG002  # the state has it already
+    def observe(self, change: ClusterChange) -> None:
         """The cluster's state has changed."""
         self._executor.observe()
+        match change:
+            case PodChanged(pod) if pod.node_name and not self._assumptions.knows(pod.uid):
+                self._looked_s = float("-inf")  # before what was assumed is forgotten
+            case _:
+                pass
 
     def why_it_stays(self) -> Callable[[Pod], str]:
         """Says of each pod why it must not be moved now, "" if it may."""
@@ -209,16 +215,28 @@ class Rescheduler:
     async def run(self) -> None:
         """While this controller leads, finish what an earlier leader began, then carry out what is
         submitted; until cancelled."""
+        said = ""
         while True:
             await self._leadership.wait()
-            if self.settings.mode != "off":
-                await self._recover()
-            while self._leadership.leads():
-                await self._carry_out_next()
-                if self.settings.mode == "automatic":
-                    await self._look()
-            if self.settings.mode != "off":
-                self._recovered.clear()
+            try:
+                await self._lead()
+            except Exception as error:  # any error is logged once
+                if repr(error) != said:
+                    said = repr(error)
+                    log.error("rescheduling failed, starting again: %s", said, exc_info=error)
+                self._recovered.set()  # pods must be placed all the same
+                await self._clock.sleep(_POLL_S)
+
+    async def _lead(self) -> None:
+        """What `run` does, until this controller no longer leads."""
+        if self.settings.mode != "off":
+            await self._recover()
+        while self._leadership.leads():
+            await self._carry_out_next()
+            if self.settings.mode == "automatic":
+                await self._look()
+        if self.settings.mode != "off":
+            self._recovered.clear()
 
     async def _recover(self) -> None:
         while not self._state.listed:
@@ -269,7 +287,8 @@ class Rescheduler:
         if now_s - self._looked_s < _LOOK_S:
             return
         self._looked_s = now_s
-        worse = self._assumptions.look(self._view(), self._running(), now_s)
+        view, running = self._view(), self._running()
+        worse = self._assumptions.look(view, running, now_s, self._decided_on)
         due = [each for each in worse if now_s - each.since_s >= self.settings.worse_for_s]
         if not due or not self._submitted.empty() or self.journal.is_paused(self.now_unix_s()):
             return
@@ -283,6 +302,12 @@ class Rescheduler:
             log.info("%s stays on %s: %s", stay.pod, stay.node, stay.why)
         if plan.moves:
             self.submit(plan)
+
+    def _decided_on(self, pod: Pod) -> ClusterView | None:
+        record = self._decisions.get(pod.key)
+        if record is None or record.uid != pod.uid or record.decision is None:
+            return None
+        return record.decision.basis()[0]
 
     def _running(self) -> list[tuple[Pod, str]]:
         return [

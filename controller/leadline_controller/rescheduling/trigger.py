@@ -1,7 +1,7 @@
 """When a placement is worth a second look: what was measured of its node has been worse than when
 the pod came there, for long enough. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,10 +34,10 @@ class _Placement:
 
 
 class Assumptions:
-    """What was measured of each pod's node when the pod came there, as its strategy needs it.
+    """What was measured of each pod's node when it was chosen, as the strategy needs it.
 
-    worse_by: the share by which a value must be worse. A value that is unknown then is assumed as
-    it is first known. A restart forgets this: then the values of the first look count.
+    worse_by: the share by which a value must be worse. Without the decision, as after a restart,
+    and for a value that was unknown, what is known first counts.
     """
 
     def __init__(self, needs: Iterable[str], worse_by: float) -> None:
@@ -45,10 +45,19 @@ class Assumptions:
         self._worse_by = worse_by
         self._placements: dict[str, _Placement] = {}
 
+    def knows(self, uid: str) -> bool:
+        """Whether a look has seen the pod with this uid."""
+        return uid in self._placements
+
     def look(
-        self, view: ClusterView, running: Iterable[tuple[Pod, str]], now_s: float
+        self,
+        view: ClusterView,
+        running: Iterable[tuple[Pod, str]],
+        now_s: float,
+        decided_on: Callable[[Pod], ClusterView | None] = lambda _: None,
     ) -> list[Worse]:
-        """The placements that are worse than assumed now, and since when without a break."""
+        """The placements that are worse than assumed now, and since when without a break.
+        decided_on: the view of the decision that placed a pod, None if it is no longer known."""
         found, kept = [], {}
         for pod, node in running:
             at = view.table.index.get(node)
@@ -57,6 +66,9 @@ class Assumptions:
             placement = self._placements.get(pod.uid)
             if placement is None or placement.node != node:
                 placement = _Placement(node)
+                then = decided_on(pod)
+                if then is not None and node in then.table.index:
+                    placement.assumed |= self._values(then, pod, then.table.index[node])
             kept[pod.uid] = placement
             now = self._values(view, pod, at)
             for name, value in now.items():

@@ -35,7 +35,7 @@ class Cluster:
     def cpu(self, for_pod: Pod | None = None) -> list[int]:
         view = self.state.view(TelemetryState(TimesToLive()), 0.0, for_pod)
         assert view.placed_in_run.tolist() == [0, 0]
-        return view.requested_of(CPU).tolist()
+        return [int(each) for each in view.requested_of(CPU)]
 
 
 def test_the_room_counts_for_all_but_the_replacement() -> None:

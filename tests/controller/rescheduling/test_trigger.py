@@ -83,3 +83,10 @@ def test_a_strategy_that_needs_nothing_never_looks_twice() -> None:
     looking = Assumptions((), 0.2)
     looking.look(cluster(), [(placed(), "n1")], 0)
     assert looking.look(cluster(mbps=1, rtt_ms=999, cpu=100), [(placed(), "n1")], 10) == []
+
+
+def test_what_the_decision_knew_is_assumed() -> None:
+    looking, running = Assumptions(NEEDS, 0.2), [(placed(), "n1")]
+    found = looking.look(cluster(mbps=20), running, 0, lambda _: cluster(mbps=90))
+    assert [each.why for each in found] == ["bandwidth_mbps of n1 is 20, and was 90"]
+    assert looking.knows("u")
