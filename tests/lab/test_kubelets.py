@@ -184,6 +184,9 @@ def test_nothing_is_left_of_a_lab_whose_test_was_killed() -> None:
             Path("/proc/sys", each).read_text() for each in ("vm/overcommit_memory", "kernel/panic")
         ]
 
+    def command_lines() -> str:
+        return subprocess.check_output(["ps", "-eo", "args"], text=True)
+
     def folders() -> list[str]:
         return [each for each in USUAL_FOLDERS if Path(each).exists()]
 
@@ -203,8 +206,11 @@ def test_nothing_is_left_of_a_lab_whose_test_was_killed() -> None:
     assert state.data_directory(name).exists()
     assert name not in mounts().replace(f"/run/netns/leadline-{name}", "")
     assert sysctls() == before
+    assert f"leadline-lab/{name}/" in command_lines()
     end_stale_labs()
     wait_until(lambda: not any(Path("/proc", str(pid)).exists() for pid in pods), "pods end")
+    # Also those that forward the API, which are outside of the lab's namespaces.
+    wait_until(lambda: f"leadline-lab/{name}/" not in command_lines(), "all processes end")
     assert not processes_inside(inodes)
     assert not list(cgroups.existing(name))
     assert not network.namespaces(name)
