@@ -109,7 +109,8 @@ class DecisionStep:
                 decision = decide(view, pod, with_only, profile.strategy, profile.random)
                 if decision.node is not None:
                     came = f"moved from {kept.source}: " if kept.source else ""
-                    return replace(decision, why=f"{came}{kept.why}; {decision.why}")
+                    more = "" if decision.why in kept.why else f"; {decision.why}"
+                    return replace(decision, why=f"{came}{kept.why}{more}")
         return decide(view, pod, filters, profile.strategy, profile.random)
 
     def decide_as_planned(self, view: ClusterView, pod: Pod, node: str, why: str) -> Decision:
