@@ -22,7 +22,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench day experiments predicates demo packages control-plane kubelets clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -52,6 +52,9 @@ test-parts: env packages kubelets ## Run the tests on a real broker, real links,
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
 test-budget: env packages control-plane ## Watch real links for ten minutes: what is known of them, and what it costs
 	$(SUDO) env PATH="$$PATH" LINKS_LAB_MINUTES=10 $(PYTEST) -q -s tests/system/test_links_in_the_lab.py
+
+test-moves: env packages control-plane ## Move pods while much fails: 200 plans, and controllers killed at each step
+	MOVES_PLANS=200 $(PYTEST) -q -s tests/controller/rescheduling/test_plans_with_failures.py tests/system/test_moves_killed.py
 
 # The boards' images are built once, into the cache folder. The evidence stays in .rollout.
 test-rollout: PACKAGES += $(TESTBED)

@@ -33,6 +33,8 @@ from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
+from leadline_controller.rescheduling.journal import HourlyBudgets
+from leadline_controller.rescheduling.rescheduler import Mode, ReschedulingSettings
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
@@ -89,6 +91,8 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "kubernetes.standalone": _flag,
     "strategy.name": str,
     "strategy.seed": _number,
+    "strategy.batch_window_s": _number,
+    "strategy.suggest_interval_s": _number,
     "probe.anchors": _names,
     "probe.networks": _names,
     "probe.interval_s": _number,
@@ -103,11 +107,22 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     **{f"extender.tls.{name}": str for name in _TLS_FILES},
     "extender.filters": str,
     "extender.bind": _flag,
+    "rescheduling.mode": str,
+    "rescheduling.min_gain": _number,
+    "rescheduling.worse_for_s": _number,
+    "rescheduling.cooldown_s": _number,
+    "rescheduling.timeout_s": _number,
+    "rescheduling.workload_moves_per_hour": _number,
+    "rescheduling.node_moves_per_hour": _number,
+    "rescheduling.moves_per_hour": _number,
+    "rescheduling.admins": _names,
     "decisions.path": str,
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
 }
 _TABLES = ("strategy.options", "probe.uplinks")
+_INTERVALS = ("batch_window_s", "suggest_interval_s")
+_MOST_INTERVAL_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +132,12 @@ class Settings:
     kubeconfig: None means the cluster that the controller runs in. warm_up_s: how long the first
     decision may wait for the metrics of every ready node. anchors: nodes against which the others
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
-    links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
-    may be probed, besides the addresses of their node objects. standalone: whether to place the
-    pods of `scheduler_name`. extender: None if kube-scheduler does not use one. decisions: the
-    database; in memory, unless `load` made the settings.
+    links nodes share. seed: makes the choice between equal nodes repeatable. batch_window_s,
+    suggest_interval_s: for strategies that plan several pods together; 0 is off. networks: where
+    boards may be probed, besides the addresses of their node objects. standalone: whether to place
+    the pods of `scheduler_name`. extender: None if kube-scheduler does not use one. rescheduling:
+    when running pods are moved. decisions: the database; in memory, unless `load` made the
+    settings.
     """
 
     cluster: str = "default"
@@ -133,6 +150,8 @@ class Settings:
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
+    batch_window_s: float = 0.0
+    suggest_interval_s: float = 0.0
     warm_up_s: float = 15.0
     anchors: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -142,6 +161,7 @@ class Settings:
     ttl: TimesToLive = field(default_factory=TimesToLive)
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
     extender: ExtenderSettings | None = None
+    rescheduling: ReschedulingSettings = field(default_factory=ReschedulingSettings)
     decisions: HistorySettings = field(default_factory=HistorySettings)
 
 
@@ -206,7 +226,9 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
     if not (standalone or root.has("extender")):
         raise kubernetes.error("standalone", "true, or a section [extender] beside it")
     host, port, tls = _broker(_only_settings(root.object("broker")))
-    strategy, options, seed = _strategy(_only_settings(root.object("strategy")))
+    by = _only_settings(root.object("strategy"))
+    strategy, options, seed = _strategy(by)
+    intervals = {name: by.number(name, _MOST_INTERVAL_S) for name in _INTERVALS}
     probe = _only_settings(root.object("probe"))
     ttl = _only_settings(root.object("ttl"))
     lifetimes = {each.name: ttl.number(each.name) for each in fields(TimesToLive)}
@@ -224,7 +246,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         strategy=strategy,
         options=options,
         seed=seed,
-        **_given(warm_up_s=root.number("warm_up_s")),
+        **_given(warm_up_s=root.number("warm_up_s"), **intervals),
         anchors=probe.texts("anchors"),
         networks=_networks(probe),
         limits=_limits(probe),
@@ -238,6 +260,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         ttl=TimesToLive(**_given(**lifetimes)),
         serve=serve,
         extender=_extender(root.object("extender")) if root.has("extender") else None,
+        rescheduling=_rescheduling(_only_settings(root.object("rescheduling"))),
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
     )
 
@@ -312,6 +335,26 @@ def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings
         max_age_days=decisions.number("max_age_days", highest=36_500),
     )
     return HistorySettings(Path(path), **limits)
+
+
+def _rescheduling(given: Fields) -> ReschedulingSettings:
+    mode: Mode = given.choice("mode", "off", "manual", "automatic", default="off")
+    least_s = {"worse_for_s": 0.0, "cooldown_s": 0.0, "timeout_s": 10.0}
+    times = {name: given.number(name, 604_800.0) for name in least_s}
+    for name, value in times.items():
+        if value is not None and value < least_s[name]:
+            raise given.error(name, f"{least_s[name]:g} seconds or more")
+    moves = {
+        "workload": given.integer("workload_moves_per_hour", 0, 500),
+        "node": given.integer("node_moves_per_hour", 0, 500),
+        "cluster": given.integer("moves_per_hour", 0, 500),
+    }
+    return ReschedulingSettings(
+        mode=mode,
+        **_given(min_gain=given.number("min_gain", 1.0), **times),
+        budgets=HourlyBudgets(**_given(**moves)),
+        admins=given.texts("admins"),
+    )
 
 
 def _tls(parent: Fields, kind: Callable[[Path, Path, Path], T]) -> T | None:

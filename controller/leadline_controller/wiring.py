@@ -9,7 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -23,14 +23,20 @@ from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
+from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
+from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
+from leadline_controller.rescheduling.resized import ResizedPods
+from leadline_controller.rescheduling.suggestions import Suggestions
+from leadline_controller.scheduling.batches import NoMoves
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
@@ -79,6 +85,8 @@ def scheduling_profile(settings: Settings) -> SchedulingProfile:
         random=Random(settings.seed),  # noqa: S311  # breaks ties, no secret
         scheduler_name=settings.scheduler_name,
         warm_up_s=settings.warm_up_s,
+        batch_window_s=settings.batch_window_s,
+        suggest_interval_s=settings.suggest_interval_s,
     )
 
 
@@ -98,7 +106,10 @@ class Controller:
     history: Recorder = field(init=False)
     probe_scheduler: ProbeScheduler | None = field(init=False, default=None)
     decisions: DecisionLog = field(init=False)
+    rescheduler: Rescheduler | None = field(init=False, default=None)
+    suggestions: Suggestions | None = field(init=False, default=None)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
+    _requeue: Callable[[ClusterEvent], None] = field(init=False, default=lambda _: None)
 
     def __post_init__(self) -> None:
         budget = self.settings.budget
@@ -109,17 +120,74 @@ class Controller:
         self.decisions = DecisionLog(sink=self.history.put)
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
-        """The scheduling loop for this cluster's pods."""
-        return Scheduler(
+        """The scheduling loop for this cluster's pods. Call it in the context `rescheduling`, so
+        that the room for moves which an earlier leader began is kept first."""
+        leadership = self.leadership
+        if self.rescheduler is not None:
+            leadership = _AfterRecovery(leadership, self.rescheduler)
+        scheduler = Scheduler(
             self.cluster,
             self.state,
             self.telemetry,
             self.decisions,
             how,
             self.clock,
-            self.leadership,
+            leadership,
             self._notify,
+            lambda: self.suggestions or NoMoves(),
         )
+        self._requeue = scheduler.requeue
+        return scheduler
+
+    @asynccontextmanager
+    async def rescheduling(self, how: SchedulingProfile) -> AsyncIterator[None]:
+        """Plan moves, and carry them out while this controller leads, during the context."""
+        rescheduler = Rescheduler(
+            self.cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            by := ReschedulingProfile(how.strategy, how.filters, how.scheduler_name),
+            self.settings.rescheduling,
+            self.clock,
+            self.leadership,
+            lambda events: self._requeue(events),
+        )
+        work = [rescheduler.run()]
+        if isinstance(how.strategy, BatchStrategy):
+            self.suggestions = Suggestions(
+                rescheduler,
+                self.state,
+                lambda: self.state.view(self.telemetry, self.clock.now_s()),
+                by,
+                how.random,
+                self.clock,
+                self.leadership,
+            )
+            if how.suggest_interval_s > 0:
+                work.append(self.suggestions.run(how.suggest_interval_s))
+        resized = ResizedPods(
+            self.cluster,
+            rescheduler,
+            self.state,
+            lambda pod: self.state.view(self.telemetry, self.clock.now_s(), pod),
+            by,
+            how.random,
+            self.clock,
+            self.leadership,
+        )
+        work.append(resized.run())
+        listeners = (rescheduler.observe, resized.observe)
+        self._listeners.extend(listeners)
+        self.rescheduler = rescheduler
+        try:
+            async with AsyncExitStack() as stack:
+                for each in work:
+                    await stack.enter_async_context(running(each))
+                yield
+        finally:
+            for listener in listeners:
+                self._listeners.remove(listener)
 
     async def follow(self) -> None:
         """Keep the cluster's state current without placing pods, until cancelled."""
@@ -199,6 +267,7 @@ class Controller:
             address_policy=AddressPolicy(self.settings.networks),
             budget=self._budget,
             sampler=self.sampler,
+            rescheduler=lambda: self.rescheduler,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -237,6 +306,10 @@ class Controller:
             await server.stop()
             self._listeners.remove(extender_service.observe)
             await extender_service.close()
+
+    def listen(self, listener: Callable[[ClusterChange], None]) -> None:
+        """Call it with every change of the cluster, after the state has it."""
+        self._listeners.append(listener)
 
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
@@ -319,6 +392,28 @@ class Controller:
                 self.history.put_series(self.sampler.last())
 
 
+@dataclass(frozen=True)
+class _AfterRecovery:
+    """The leadership of the scheduler: it begins when the rescheduler has read what an earlier
+    leader began."""
+
+    inner: Leadership
+    rescheduler: Rescheduler
+
+    def left_s(self) -> float:
+        return self.inner.left_s()
+
+    def leads(self) -> bool:
+        return self.inner.leads() and self.rescheduler.recovered()
+
+    def holder(self) -> str:
+        return self.inner.holder()
+
+    async def wait(self) -> None:
+        await self.inner.wait()
+        await self.rescheduler.wait_recovered()
+
+
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run a controller on a Kubernetes cluster until `stop` is set; of several only the one that
     holds the Lease acts.
@@ -359,6 +454,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             # Contexts end in reverse order, so the Lease is held until those below have ended.
             running(elector.run()) as electing,
             controller.probing(),
+            controller.rescheduling(how),
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
             running(

@@ -27,6 +27,7 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import NodeChanged, PodEvent, Relisted
+from leadline_controller.scheduling.batches import Batch
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kube_default import KubeDefault
@@ -58,9 +59,9 @@ class Outcome:
 class _Counting(Scheduler):
     decided = 0
 
-    def _decide(self, pod: Pod) -> Decision:
+    def _decide(self, pod: Pod, batch: Batch | None = None) -> Decision:
         self.decided += 1
-        return super()._decide(pod)
+        return super()._decide(pod, batch)
 
 
 class _Lines(logging.Handler):

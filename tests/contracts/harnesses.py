@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import Cluster, ClusterChange
+from leadline_controller.framework.model import Owner, Pod
+from leadline_controller.framework.ports import Cluster, ClusterChange, Workload
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
 
 from tests.kube.api import Api, ApiError
 from tests.kube.objects import Object
+from tests.kube.played_kubelets import RUNNING
 from tests.support.memory_cluster import MemoryCluster
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
-RESOURCES = {"PersistentVolumeClaim": CLAIMS, "PersistentVolume": "/api/v1/persistentvolumes"}
+RESOURCES = {
+    "PersistentVolumeClaim": CLAIMS,
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+}
+APPS = "/apis/apps/v1/namespaces/default"
+NOTES = "/api/v1/namespaces/kube-system/configmaps/leadline-rescheduling"
 TERMINATING = {"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}
 PATIENCE_S = 30
 
@@ -48,11 +55,16 @@ class ClusterHarness(Protocol):
     def remove_node(self, name: str) -> None: ...
     def add_pod(self, manifest: Object) -> Pod: ...
     def finish_pod(self, pod: Pod) -> None: ...
+    def make_ready(self, pod: Pod) -> None: ...
     def start_to_delete(self, pod: Pod) -> None: ...
     def remove_pod(self, pod: Pod) -> None: ...
     def add_resource(self, kind: str, manifest: Object) -> None: ...
     def change_resource(self, kind: str, name: str, patch: Object) -> None: ...
     def remove_resource(self, kind: str, name: str) -> None: ...
+    def add_deployment(self, name: str, replicas: int) -> Owner:
+        """A Deployment with a ReplicaSet, which is returned."""
+        ...
+
     def events(self, pod: Pod) -> list[WrittenEvent]: ...
 
 
@@ -81,6 +93,10 @@ class MemoryHarness:
     def finish_pod(self, pod: Pod) -> None:
         self._change_pod(pod, {"status": {"phase": "Succeeded"}})
 
+    def make_ready(self, pod: Pod) -> None:
+        bound = self.cluster.pod(pod.key)
+        self.cluster.put_pod(replace(bound, ready=True))
+
     def start_to_delete(self, pod: Pod) -> None:
         self._change_pod(pod, TERMINATING)
 
@@ -98,6 +114,11 @@ class MemoryHarness:
 
     def remove_resource(self, kind: str, name: str) -> None:
         self.cluster.remove_resource(READERS[kind](self._resources.pop((kind, name)), kind))
+
+    def add_deployment(self, name: str, replicas: int) -> Owner:
+        made = Workload("default", name, f"uid-{name}", "", replicas)
+        self.cluster.put_workload(made, f"{name}-set")
+        return Owner("ReplicaSet", f"{name}-set", f"uid-{name}-set")
 
     def events(self, pod: Pod) -> list[WrittenEvent]:
         return [
@@ -139,6 +160,9 @@ class KubeHarness:
     def finish_pod(self, pod: Pod) -> None:
         self._api.patch(f"{PODS}/{pod.name}/status", {"status": {"phase": "Succeeded"}})
 
+    def make_ready(self, pod: Pod) -> None:
+        self._api.patch(f"{PODS}/{pod.name}/status", {"status": RUNNING})
+
     def start_to_delete(self, pod: Pod) -> None:
         path = f"{PODS}/{pod.name}"
         self._api.patch(path, {"metadata": {"finalizers": ["leadline.dev/test"]}})
@@ -158,6 +182,20 @@ class KubeHarness:
         self._api.patch(f"{RESOURCES[kind]}/{name}", {"metadata": {"finalizers": None}})
         self._api.delete(f"{RESOURCES[kind]}/{name}")
 
+    def add_deployment(self, name: str, replicas: int) -> Owner:
+        labels = {"app": name}
+        container = {"name": "main", "image": "x"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        above = self._api.create(f"{APPS}/deployments", {"metadata": {"name": name}, "spec": spec})
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+        reference["uid"] = above["metadata"]["uid"]
+        owners = [{**reference, "controller": True}]
+        metadata = {"name": f"{name}-set", "ownerReferences": owners}
+        made = self._api.create(f"{APPS}/replicasets", {"metadata": metadata, "spec": spec})
+        self._made |= {f"{APPS}/deployments/{name}", f"{APPS}/replicasets/{name}-set"}
+        return Owner("ReplicaSet", f"{name}-set", made["metadata"]["uid"])
+
     def events(self, pod: Pod) -> list[WrittenEvent]:
         return [
             WrittenEvent(e["type"], e["reason"], e["note"], e.get("series", {}).get("count", 1))
@@ -166,7 +204,7 @@ class KubeHarness:
         ]
 
     def clean(self) -> None:
-        for path in self._made:
+        for path in (*self._made, NOTES):
             with suppress(ApiError):
                 if not path.startswith(NODES):
                     self._api.patch(path, {"metadata": {"finalizers": None}})

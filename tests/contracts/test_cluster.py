@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import count
 
 import pytest
-from leadline_controller.framework.model import Pod, Taint
+from leadline_controller.framework.model import ContainerResources, Owner, Pod, Taint
 from leadline_controller.framework.ports import (
+    BudgetError,
     ConflictError,
+    InvalidError,
     NodeChanged,
     NodeDeleted,
     NotFoundError,
@@ -25,7 +28,7 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
     StorageChangedError,
 )
-from leadline_controller.framework.resources import Claim, Volume, VolumePlan
+from leadline_controller.framework.resources import Claim, DisruptionBudget, Volume, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 
 from tests.contracts.harnesses import (
@@ -420,3 +423,122 @@ async def test_a_volume_reserved_for_a_claim_by_name_is_given_its_uid(
     assert isinstance(here, Claim)
     assert isinstance(there, Volume)
     assert there.claim_uid == here.uid
+
+
+async def test_an_evicted_pod_ends(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    harness.add_node(node(name))
+    made = harness.add_pod(pod(name, labels={"app": name}))
+    await harness.cluster.bind(made, name)
+    watched = watch()
+    await watched.until(Relisted)
+
+    await harness.cluster.evict(made)
+
+    await watched.until(PodChanged, lambda c: c.pod.uid == made.uid and c.pod.terminating)
+
+
+async def test_a_pod_on_a_node_is_resized_in_place(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    harness.add_node(node(name))
+    made = harness.add_pod(pod(name, cpu="100m", memory="64Mi"))
+    await harness.cluster.bind(made, name)
+    watched = watch()
+    await watched.until(Relisted)
+
+    await harness.cluster.resize(made, [ContainerResources("main", {"cpu": "300m"})])
+
+    changed = await watched.until(PodChanged, lambda c: c.pod.requests["cpu"] == 300)
+    assert (changed.pod.uid, changed.pod.requests["memory"]) == (made.uid, 64 * 2**20)
+    other = replace(made, uid="another")
+    with pytest.raises(InvalidError):
+        await harness.cluster.resize(other, [ContainerResources("main", {"cpu": "400m"})])
+
+
+async def test_only_the_pod_with_this_uid_is_evicted(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    old = harness.add_pod(pod(name))
+    harness.remove_pod(old)
+    with pytest.raises(NotFoundError):
+        await harness.cluster.evict(old)
+    new = harness.add_pod(pod(name))
+
+    with pytest.raises(ConflictError):
+        await harness.cluster.evict(old)
+    with pytest.raises(InvalidError):
+        await harness.cluster.set_deletion_cost(old, -1)
+
+    await harness.cluster.set_deletion_cost(new, -1)
+    await harness.cluster.set_deletion_cost(new, None)
+    listed = await watch().until(Relisted)
+    assert [p.uid for p in listed.pods if p.name == name and not p.terminating] == [new.uid]
+
+
+async def test_a_disruption_budget_refuses_an_eviction_and_delays_nothing_else(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    harness.add_node(node(name))
+    made = harness.add_pod(pod(name, labels={"app": name}))
+    await harness.cluster.bind(made, name)
+    harness.make_ready(made)
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": name}}}
+    # Nobody has written its status yet, so it allows nothing.
+    harness.add_resource(
+        "PodDisruptionBudget", {"metadata": {"name": name, "generation": 1}, "spec": spec}
+    )
+
+    with pytest.raises(BudgetError, match="disruption budget"):
+        await harness.cluster.evict(made)
+
+    async with asyncio.timeout(5):  # the answer asks to try again after 10 s
+        other = harness.add_pod(pod(f"{name}-2"))
+        await harness.cluster.bind(other, name)
+    listed = await watch().until(Relisted)
+    assert [p.terminating for p in listed.pods if p.uid == made.uid] == [False]
+    (budget,) = [r for r in listed.resources if r.key == f"default/{name}"]
+    assert isinstance(budget, DisruptionBudget)
+    assert budget.allowed == 0
+
+
+async def test_a_deployment_is_scaled_only_while_it_is_as_it_was_read(
+    harness: ClusterHarness, name: str
+) -> None:
+    owner = harness.add_deployment(name, 2)
+    read = await harness.cluster.deployment("default", owner)
+    assert read is not None
+    assert (read.key, read.replicas, read.extra) == (f"default/{name}", 2, None)
+    assert not read.autoscaled
+
+    scaled = await harness.cluster.scale(read, 3, "uid-of-a-pod")
+
+    assert (scaled.replicas, scaled.extra) == (3, "uid-of-a-pod")
+    with pytest.raises(ConflictError):
+        await harness.cluster.scale(read, 2, None)
+    again = await harness.cluster.deployment("default", Owner("Deployment", name, ""))
+    assert again == scaled
+    back = await harness.cluster.scale(scaled, 2, None)
+    assert (back.replicas, back.extra) == (2, None)
+
+
+async def test_what_owns_a_pod_and_is_no_deployment_is_none(
+    harness: ClusterHarness, name: str
+) -> None:
+    for kind in ("ReplicaSet", "StatefulSet", "Deployment"):
+        assert await harness.cluster.deployment("default", Owner(kind, name, "x")) is None
+
+
+async def test_notes_are_kept_and_removed_one_by_one(harness: ClusterHarness) -> None:
+    assert dict(await harness.cluster.read_notes()) == {}
+    await harness.cluster.write_note("paused", None)
+
+    await harness.cluster.write_note("moves", "[]")
+    await harness.cluster.write_note("paused", '{"reason": "é"}')
+    await harness.cluster.write_note("moves", "[1]")
+
+    notes = {"moves": "[1]", "paused": '{"reason": "é"}'}
+    assert dict(await harness.cluster.read_notes()) == notes
+    await harness.cluster.write_note("paused", None)
+    assert dict(await harness.cluster.read_notes()) == {"moves": "[1]"}

@@ -29,9 +29,10 @@ _PATIENCE_S = 30.0
 
 
 def manifests() -> list[dict[str, Any]]:
-    """The manifests that `leadline kube manifests` prints."""
-    text = (files("leadline_controller.kube") / "manifests" / "rights.yaml").read_text("utf-8")
-    return list(yaml.safe_load_all(text))
+    """The manifests that `leadline kube manifests --rescheduling` prints."""
+    folder = files("leadline_controller.kube") / "manifests"
+    parts = (folder / name for name in ("rights.yaml", "rescheduling.yaml"))
+    return [made for part in parts for made in yaml.safe_load_all(part.read_text("utf-8"))]
 
 
 def path_of(manifest: dict[str, Any]) -> str:
@@ -76,9 +77,10 @@ def wait_allowed(user: Api, wanted: bool, **attributes: str) -> None:
 
 @dataclass(frozen=True)
 class Right:
-    """One verb on one resource, as a rule of a role grants it."""
+    """One verb on one resource, as a rule of the role `of` that name grants it."""
 
     role: str
+    of: str
     rule: int
     group: str
     resource: str
@@ -97,14 +99,14 @@ class Right:
         if self.role == "Role":
             asked["namespace"] = "kube-system"
             if self.verb != "create":
-                asked["name"] = "leadline-controller"
+                asked["name"] = self.of
         return asked
 
 
 def granted() -> list[Right]:
     """Each right in the manifests."""
     return [
-        Right(manifest["kind"], number, group, resource, verb)
+        Right(manifest["kind"], manifest["metadata"]["name"], number, group, resource, verb)
         for manifest in manifests()
         for number, rule in enumerate(manifest.get("rules", ()))
         for group in rule["apiGroups"]
@@ -132,7 +134,11 @@ def _rules_without(right: Right, rules: list[dict[str, Any]]) -> list[dict[str, 
 @contextmanager
 def without(right: Right, admin: Api, user: Api) -> Iterator[None]:
     """Take this right from the account for the duration of the block."""
-    role = next(each for each in manifests() if each["kind"] == right.role)
+    role = next(
+        each
+        for each in manifests()
+        if (each["kind"], each["metadata"]["name"]) == (right.role, right.of)
+    )
     try:
         admin.patch(path_of(role), {"rules": _rules_without(right, role["rules"])})
         wait_allowed(user, False, **right.attributes)

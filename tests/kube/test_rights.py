@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from leadline_controller.cli.commands.kube import kube
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import ContainerResources, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     InvalidError,
@@ -28,7 +28,7 @@ from leadline_controller.framework.resources import NamespaceLabels, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kubeobjects.manifest import read_pod
 
-from tests.contracts.harnesses import PATIENCE_S, Watched
+from tests.contracts.harnesses import APPS, NOTES, PATIENCE_S, KubeHarness, Watched
 from tests.kube.account import Right, applied, granted, login, manifests, wait_allowed, without
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
@@ -40,6 +40,7 @@ PODS = "/api/v1/namespaces/default/pods"
 DEFAULT = "/api/v1/namespaces/default"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 STORAGE = "/apis/storage.k8s.io/v1"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
 _numbers: Iterator[int] = count(1)
@@ -54,8 +55,8 @@ class Scene:
         self.name = f"rights-{next(_numbers)}"
         self._made: list[str] = []
 
-    def pod(self) -> Pod:
-        return read_pod(self.admin.create(PODS, pod(self.name, scheduler="nobody")))
+    def pod(self, cpu: str | None = None) -> Pod:
+        return read_pod(self.admin.create(PODS, pod(self.name, cpu, scheduler="nobody")))
 
     def add(self, collection: str, manifest: Object) -> Any:
         made = self.admin.create(collection, manifest)
@@ -224,6 +225,48 @@ async def renew_the_lease(scene: Scene) -> None:
     await scene.cluster.lease.write("me", 10, first)
 
 
+async def watch_budgets(scene: Scene) -> None:
+    made = {"metadata": {"name": scene.name}, "spec": {"maxUnavailable": 1}}
+    await watch_resource(scene, BUDGETS, made)
+
+
+async def evict_a_pod(scene: Scene) -> None:
+    await scene.cluster.evict(scene.pod())
+
+
+async def set_a_deletion_cost(scene: Scene) -> None:
+    await scene.cluster.set_deletion_cost(scene.pod(), -1)
+
+
+async def resize_a_pod(scene: Scene) -> None:
+    made = scene.pod("2m")
+    scene.add("/api/v1/nodes", node(scene.name))
+    await scene.cluster.bind(made, scene.name)
+    await scene.cluster.resize(made, [ContainerResources("main", {"cpu": "1m"})])
+
+
+async def scale_a_deployment(scene: Scene) -> None:
+    owner = KubeHarness(scene.cluster, scene.admin).add_deployment(scene.name, 1)
+    try:
+        found = await scene.cluster.deployment("default", owner)
+        assert found is not None
+        if found.autoscaled:  # also when it may not list autoscalers, so ask for the message
+            path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+            await scene.cluster._server.get(path)
+        await scene.cluster.scale(found, 2, "uid")
+    finally:
+        for path in (f"replicasets/{scene.name}-set", f"deployments/{scene.name}"):
+            scene.admin.delete(f"{APPS}/{path}")
+
+
+async def keep_notes(scene: Scene) -> None:
+    with suppress(ApiError):
+        scene.admin.delete(NOTES)
+    await scene.cluster.write_note("moves", "[]")
+    await scene.cluster.write_note("moves", "[1]")
+    await scene.cluster.read_notes()
+
+
 ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "list nodes": watch_nodes,
     "watch nodes": watch_nodes,
@@ -245,6 +288,18 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "watch csistoragecapacities": watch_storage_capacities,
     "list volumeattachments": watch_attachments,
     "watch volumeattachments": watch_attachments,
+    "list poddisruptionbudgets": watch_budgets,
+    "watch poddisruptionbudgets": watch_budgets,
+    "create pods/eviction": evict_a_pod,
+    "patch pods": set_a_deletion_cost,
+    "patch pods/resize": resize_a_pod,
+    "get deployments": scale_a_deployment,
+    "patch deployments": scale_a_deployment,
+    "get replicasets": scale_a_deployment,
+    "list horizontalpodautoscalers": scale_a_deployment,
+    "get configmaps": keep_notes,
+    "patch configmaps": keep_notes,
+    "create configmaps": keep_notes,
     "get persistentvolumeclaims": provision_a_volume,
     "patch persistentvolumeclaims": provision_a_volume,
     "get persistentvolumes": reserve_a_volume,
@@ -288,9 +343,19 @@ def test_each_right_is_granted_once_and_has_a_test() -> None:
 
 
 def test_the_command_prints_the_tested_manifests() -> None:
-    printed = CliRunner().invoke(kube, ["manifests"])
+    printed = CliRunner().invoke(kube, ["manifests", "--rescheduling"])
     assert printed.exit_code == 0
     assert list(yaml.safe_load_all(printed.output)) == manifests()
+
+
+def test_without_rescheduling_the_account_may_not_touch_running_pods() -> None:
+    printed = CliRunner().invoke(kube, ["manifests"])
+    assert printed.exit_code == 0
+    few = list(yaml.safe_load_all(printed.output))
+    assert few == manifests()[: len(few)]
+    assert [each["metadata"]["name"] for each in few] == ["leadline-controller"] * len(few)
+    assert "eviction" not in printed.output
+    assert "deployments" not in printed.output
 
 
 @pytest.mark.cluster

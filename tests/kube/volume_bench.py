@@ -46,9 +46,9 @@ class Bench:
         self.classes = f"{self.name}-class"
         self._made: list[str] = []
 
-    def node(self, suffix: str) -> str:
+    def node(self, suffix: str, **rest: Any) -> str:
         name = f"{self.name}-{suffix}"
-        self.api.add_node(node(name))
+        self.api.add_node(node(name, **rest))
         self._made.append(f"/api/v1/nodes/{name}")
         return name
 

@@ -1,13 +1,16 @@
 """A cluster in memory that answers like the API server, and fails when a test wants it to."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
-from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.model import CPU, MEMORY, ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.ports import (
+    BudgetError,
     ClusterError,
     ConflictError,
+    InvalidError,
     NodeChanged,
     NodeDeleted,
     NotFoundError,
@@ -17,8 +20,18 @@ from leadline_controller.framework.ports import (
     ResourceChanged,
     ResourceDeleted,
     StorageChangedError,
+    UnavailableError,
+    Workload,
 )
-from leadline_controller.framework.resources import Claim, Resource, Volume, VolumePlan
+from leadline_controller.framework.quantity import parse_quantity
+from leadline_controller.framework.resources import (
+    Claim,
+    DisruptionBudget,
+    Resource,
+    Volume,
+    VolumePlan,
+)
+from leadline_controller.framework.selectors import selects
 from leadline_controller.snapshot.demo_cluster import DemoCluster
 
 
@@ -40,6 +53,10 @@ class MemoryCluster(DemoCluster):
         self._events: dict[tuple[str, PodEvent], RecordedEvent] = {}
         self._bind_errors: deque[ClusterError] = deque()
         self._event_errors: deque[ClusterError] = deque()
+        self._workloads: dict[str, Workload] = {}
+        self._above: dict[str, str] = {}  # namespace/ReplicaSet -> namespace/Deployment
+        self._versions = count(1)
+        self.costs: dict[str, int] = {}  # uid of a pod -> its deletion cost
         for pod in pods:
             self.put_pod(pod)
 
@@ -87,6 +104,84 @@ class MemoryCluster(DemoCluster):
     def fail_next_event(self, error: ClusterError) -> None:
         """The same for record_event."""
         self._event_errors.append(error)
+
+    def put_workload(self, workload: Workload, replica_set: str) -> Workload:
+        """Add a Deployment, or replace the one of that name. Returns it with a new version."""
+        made = replace(workload, version=str(next(self._versions)))
+        self._workloads[made.key] = made
+        self._above[f"{made.namespace}/{replica_set}"] = made.key
+        return made
+
+    async def evict(self, pod: Pod) -> None:
+        """Evict exactly this pod, if it is not ready or its budgets allow it. It terminates until
+        it is removed; one that is not bound goes at once."""
+        current = self._found(pod)
+        budgets = [
+            each
+            for each in self._resources.values()
+            if isinstance(each, DisruptionBudget)
+            and each.namespace == pod.namespace
+            and selects(each.selector, current.labels)
+        ]
+        if current.terminating:
+            return
+        if len(budgets) > 1 and current.ready:
+            raise UnavailableError("500: This pod has more than one PodDisruptionBudget")
+        for budget in budgets if current.ready else ():
+            if budget.allowed < 1:
+                raise BudgetError(
+                    "Cannot evict pod as it would violate the pod's disruption budget."
+                )
+            self.put_resource(replace(budget, allowed=budget.allowed - 1))
+        if current.node_name:
+            self.put_pod(replace(current, terminating=True))
+        else:
+            self.remove_pod(pod.key)
+
+    async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
+        """The Deployment of a ReplicaSet, or of that name."""
+        key = f"{namespace}/{owner.name}"
+        if owner.kind == "ReplicaSet":
+            key = self._above.get(key, "")
+        return self._workloads.get(key) if owner.kind in ("ReplicaSet", "Deployment") else None
+
+    async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:
+        """Set replicas and annotation together, if nobody else changed the Deployment."""
+        current = self._workloads.get(over.key)
+        if current is None:
+            raise NotFoundError(f"404: deployment {over.key} not found")
+        if current.version != over.version:
+            raise ConflictError(f"409: deployment {over.key} has been modified")
+        made = replace(current, replicas=replicas, extra=extra, version=str(next(self._versions)))
+        self._workloads[over.key] = made
+        return made
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Set the pod's requests to those of its containers; whether its kubelet can do it is for
+        the test to say."""
+        current = self._found(pod, InvalidError)
+        requests = dict(current.requests)
+        for resource, per_unit in ((CPU, 1000), (MEMORY, 1)):
+            given = (each.requests.get(resource) for each in containers)
+            amounts = [parse_quantity(text, per_unit=per_unit) for text in given if text]
+            if amounts:
+                requests[resource] = sum(amounts)
+        self.put_pod(replace(current, requests=requests))
+
+    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
+        """Set or remove a pod's deletion cost."""
+        if self._found(pod, InvalidError) and cost is None:
+            self.costs.pop(pod.uid, None)
+        if cost is not None:
+            self.costs[pod.uid] = cost
+
+    def _found(self, pod: Pod, wrong_uid: type[ClusterError] = ConflictError) -> Pod:
+        current = self._pods.get(pod.key)
+        if current is None:
+            raise NotFoundError(f"404: pod {pod.key} not found")
+        if current.uid != pod.uid:
+            raise wrong_uid(f"pod {pod.key} has another uid: {current.uid}")
+        return current
 
     async def prepare(self, plan: VolumePlan) -> None:
         """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""

@@ -103,7 +103,8 @@ class Audit:
     def _take(self, event: dict[str, Any]) -> None:
         thing, body = event["objectRef"], event.get("requestObject") or {}
         if thing["resource"] == "pods" and "subresource" not in thing:
-            self._created[body["metadata"]["name"]] = _seconds(event["stageTimestamp"])
+            # A ReplicaSet leaves the names of its pods to the server.
+            self._created[body["metadata"].get("name", "")] = _seconds(event["stageTimestamp"])
             return
         is_lease = thing["resource"] == "leases"
         if is_lease and thing["name"] != "leadline-controller":

@@ -197,8 +197,9 @@ class ControllerPair:
 
 
 @contextmanager
-def controller_pair(folder: Path) -> Iterator[ControllerPair]:
-    """Two controllers with the rights of the manifests and a token each."""
+def controller_pair(folder: Path, settings: str = "") -> Iterator[ControllerPair]:
+    """Two controllers with the rights of the manifests and a token each. settings: more of the
+    settings file."""
     with ExitStack() as cleanup:
         plane, audit = cleanup.enter_context(audited_plane(folder))
         broker = cleanup.enter_context(mosquitto())
@@ -206,7 +207,7 @@ def controller_pair(folder: Path) -> Iterator[ControllerPair]:
         cleanup.enter_context(applied(admin))
         for name in NODES:
             admin.add_node(node(name, cpu="64", pods=500, address="192.0.2.1"))
-        candidates = [_candidate(folder / name, plane, broker) for name in ("a", "b")]
+        candidates = [_candidate(folder / name, plane, broker, settings) for name in ("a", "b")]
         built = ControllerPair(plane, audit, broker, (candidates[0], candidates[1]))
         cleanup.callback(built.clean)
         for one in candidates:
@@ -214,7 +215,7 @@ def controller_pair(folder: Path) -> Iterator[ControllerPair]:
         yield built
 
 
-def _candidate(folder: Path, plane: ControlPlane, broker: Broker) -> Candidate:
+def _candidate(folder: Path, plane: ControlPlane, broker: Broker, settings: str) -> Candidate:
     folder.mkdir()
     admin = Api(plane.kubeconfig)
     # The plane writes its own file again at each start; this one is written from a copy.
@@ -227,7 +228,7 @@ def _candidate(folder: Path, plane: ControlPlane, broker: Broker) -> Candidate:
         f'[broker]\nhost = "{broker.host}"\nport = {broker.port}\n'
         f'[kubernetes]\nkubeconfig = "{kubeconfig}"\n[grpc]\naddress = "{address}"\n'
         "[probe]\ninterval_s = 1\nduration_ms = 1000\nttl_ms = 100\n"
-        "link_time_share = 0.1\nbytes_per_day = 1000000000000\n"
+        f"link_time_share = 0.1\nbytes_per_day = 1000000000000\n{settings}"
     )
     daemon = Daemon("leadline_controller", config, folder / "log")
     return Candidate(daemon, _credential(kubeconfig), address)

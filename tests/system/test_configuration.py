@@ -138,6 +138,12 @@ WRONG = [
     ("broker.port = 0", "broker.port", "expected a whole number from 1 to 65535, got 0"),
     ("broker.port = 1883.5", "broker.port", "expected a whole number from 1 to 65535"),
     ("broker.plaintext = 1", "broker.plaintext", "expected true or false, got 1"),
+    ('rescheduling.mode = "on"', "rescheduling.mode", "expected one of off, manual, automatic"),
+    ("rescheduling.mode = false", "rescheduling.mode", "automatic, got false"),
+    ("rescheduling.min_gain = 2", "rescheduling.min_gain", "expected a finite number of 0 to 1"),
+    ("rescheduling.timeout_s = 9", "rescheduling.timeout_s", "expected 10 seconds or more"),
+    ("rescheduling.moves_per_hour = -1", "rescheduling.moves_per_hour", "from 0 to 500"),
+    ("rescheduling.admins = 'me'", "rescheduling.admins", "expected a list"),
     ('broker.tls.ca_file = "/no/such"', "broker.tls.ca_file", "/no/such: No such file"),
     ('broker.tls.ca_file = "{ca}"', "broker.tls.cert_file", "expected a file; all three"),
     (

@@ -33,9 +33,12 @@ def named(manifest: dict[str, Any]) -> tuple[str, str, str, str | None]:
 
 def test_remove_deletes_all_that_is_made_in_kubernetes() -> None:
     variables = read("vars")
-    lease = ("coordination.k8s.io/v1", "Lease", "leadline-controller", "kube-system")
+    own = {
+        ("coordination.k8s.io/v1", "Lease", "leadline-controller", "kube-system"),
+        ("v1", "ConfigMap", "leadline-rescheduling", "kube-system"),
+    }
     made = {named(each) for each in [*manifests(), variables["controller_token"]]}
-    assert {named(each) for each in variables["controller_objects"]} == made | {lease}
+    assert {named(each) for each in variables["controller_objects"]} == made | own
 
 
 def test_every_entry_point_names_every_variable(specs: dict[str, Any]) -> None:

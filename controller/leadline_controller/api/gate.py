@@ -65,13 +65,15 @@ class _ServerSide(_Side):
 
 
 class Connection(_Side):
-    """The client's side of a relayed connection. peer: as peer_of() returns it. calls: how many
+    """The client's side of a relayed connection. address: of the client's socket. peer: as
+    peer_of() returns it. calls: how many
     are in progress. called: whether there was any. since_s: when the last call ended, or the
     connection began. name: as gRPC calls the peer."""
 
-    def __init__(self, gate: "Gate", peer: str) -> None:
+    def __init__(self, gate: "Gate", address: object) -> None:
         super().__init__()
-        self.peer = peer
+        self.address = address
+        self.peer = peer_of(address)
         self.calls = 0
         self.called = False
         self.since_s = gate.now_s()
@@ -195,7 +197,7 @@ class Gate:
         if len(self._connections) >= self._limit and not self._close_idle():
             client.close()
             return
-        connection = Connection(self, peer_of(address))
+        connection = Connection(self, address)
         self._connections.add(connection)
         try:
             await self._loop.connect_accepted_socket(lambda: connection, client)

@@ -21,9 +21,10 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from leadline_wire.v1 import control_pb2 as pb
-from leadline_wire.v1 import control_pb2_grpc
+from leadline_wire.v1 import control_pb2_grpc, rescheduling_pb2_grpc
 
-from leadline_controller.api import budget, gate, history, placements
+from leadline_controller.api import budget, gate, history, placements, rescheduling
+from leadline_controller.api.callers import why_refused
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
 from leadline_controller.api.listeners import cancel, listen
@@ -70,6 +71,8 @@ class InspectionServer:
         self, settings: ServeSettings, source: InspectionSource, *, poll_s: float = _POLL_S
     ) -> None:
         self._settings = settings
+        self._source = source
+        self._port = 0
         self._servicer = _Inspection(source, poll_s)
         self._health = health.aio.HealthServicer()
         self._cleanup = contextlib.AsyncExitStack()
@@ -86,6 +89,8 @@ class InspectionServer:
                 f"grpc address {settings.address}: cannot listen there; is it in use by another "
                 "program?"
             ) from None
+        if settings.unix_path is None:
+            self._port = listeners[0].getsockname()[1]
         async with contextlib.AsyncExitStack() as cleanup:
             for listener in listeners:
                 cleanup.callback(listener.close)
@@ -108,13 +113,28 @@ class InspectionServer:
         """End the watches, give calls two seconds to finish, and stop listening."""
         await self._cleanup.aclose()
 
+    async def _refusal(
+        self, connection_gate: Gate, context: Context, admins: tuple[str, ...]
+    ) -> str:
+        """Why a caller may not change the cluster; empty if it may."""
+        connection = connection_gate.by_name.get(context.peer())
+        if connection is None:
+            return "the connection is closed"
+        certificate = context.auth_context()
+        return await asyncio.to_thread(
+            why_refused, connection.address, self._port, certificate, admins
+        )
+
     async def _started(self, connection_gate: Gate, credentials: Any) -> grpc.aio.Server:
         """Start a gRPC server that listens on a socket behind the gate."""
         server = grpc.aio.server(options=_OPTIONS, interceptors=(Calls(connection_gate),))
         control_pb2_grpc.add_InspectionServicer_to_server(self._servicer, server)
+        rescheduling_pb2_grpc.add_ReschedulingServicer_to_server(
+            rescheduling.service(self._source, partial(self._refusal, connection_gate)), server
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
-            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+            (SERVICE, rescheduling.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
         )
         # Only this user may enter the folder, so all connections come through the gate.
         with tempfile.TemporaryDirectory(prefix="leadline-grpc-") as folder:

@@ -68,11 +68,14 @@ class Endpoint:
 
 
 @contextmanager
-def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
-    """The controller's service. gRPC's errors become Unreachable, Failed or BadInput."""
+def connected(
+    endpoint: Endpoint, service: Callable[[grpc.Channel], Any] = InspectionStub
+) -> Iterator[Any]:
+    """The stub of a service of the controller. gRPC's errors become Unreachable, Failed or
+    BadInput."""
     with endpoint.channel() as channel:
         try:
-            yield InspectionStub(channel)
+            yield service(channel)
         except grpc.RpcError as problem:
             raise _explained(problem, endpoint) from None
         except UnicodeEncodeError:
@@ -81,15 +84,19 @@ def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
 
 def ask(
     endpoint: Endpoint,
-    method: Callable[[InspectionStub], Callable[..., Answer]],
+    method: Callable[[Any], Callable[..., Answer]],
     request: Callable[..., Message],
     *,
+    service: Callable[[grpc.Channel], Any] = InspectionStub,
     timeout_s: float = TIMEOUT_S,
     **fields: object,
 ) -> Answer:
     """The answer to one request, of this type and with these fields. Has a spinner on a terminal.
     Raises as `connected` does."""
-    with working(f"asking the controller at {endpoint.address}"), connected(endpoint) as stub:
+    with (
+        working(f"asking the controller at {endpoint.address}"),
+        connected(endpoint, service) as stub,
+    ):
         return method(stub)(request(**fields), timeout=timeout_s)
 
 

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 
 from leadline_controller.framework.assigned_pods import Namespaces
 from leadline_controller.framework.resources import (
+    BUDGETS,
     Claim,
+    DisruptionBudget,
     NamespaceLabels,
     Resource,
     Storage,
+    Unreadable,
     Volume,
     VolumePlan,
 )
@@ -57,6 +60,12 @@ class ResourceState:
         found = self._objects.get((Volume, name))
         return found if isinstance(found, Volume) else None
 
+    def budgets(self) -> list[DisruptionBudget] | None:
+        """The disruption budgets; None if Leadline may not read them."""
+        if (Unreadable, BUDGETS) in self._objects:
+            return None
+        return [each for each in self._objects.values() if isinstance(each, DisruptionBudget)]
+
     def assume(self, uid: str, plan: VolumePlan) -> None:
         """Assume that the plan of the pod with this uid will be carried out."""
         self._plans[uid] = plan
@@ -77,7 +86,8 @@ class ResourceState:
 
     def _invalidate(self, kind: type) -> None:
         if kind is not NamespaceLabels:
-            self._storage = None
+            if kind is not DisruptionBudget:
+                self._storage = None
             return
         namespaces = (r for r in self._objects.values() if isinstance(r, NamespaceLabels))
         self.namespaces = Namespaces({space.name: space.labels for space in namespaces})

@@ -6,12 +6,13 @@ the watch shows the pod or the binding fails.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from leadline_controller.cluster.occupancy import Occupancy
+from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.resources import ResourceState
 from leadline_controller.framework import queueing_hints
 from leadline_controller.framework.model import Node, Pod
@@ -26,9 +27,17 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.resources import Claim, Volume, VolumePlan
-from leadline_controller.framework.view import ClusterView, NodeTable
+from leadline_controller.framework.resources import (
+    Claim,
+    DisruptionBudget,
+    Volume,
+    VolumePlan,
+)
+from leadline_controller.framework.view import ClusterView, Ints, NodeTable, beyond_requests
 from leadline_controller.telemetry.state import TelemetryState
+
+# What frees when room is kept no longer.
+_ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
 
 
 class ClusterState:
@@ -39,9 +48,13 @@ class ClusterState:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
-        self._placed_by_uid: dict[str, str] = {}  # pods placed in this run of decisions
-        self._placed_in_run = np.zeros(0, dtype=np.int64)  # their number on each node of the table
+        # The pods placed in this run of decisions, each with its charge beyond its requests;
+        # their number, and those charges by resource, on each node of the table.
+        self._placed_by_uid: dict[str, tuple[str, Mapping[str, int]]] = {}
+        self._placed_in_run = np.zeros(0, dtype=np.int64)
+        self._charged_in_run: dict[str, Ints] = {}
         self._resources = ResourceState()
+        self._reservations = Reservations()
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was built
@@ -65,6 +78,16 @@ class ClusterState:
         """Every pod with its node, also an assumed one."""
         return ((pod, self._node_of(pod)) for pod in self._pods.values())
 
+    def staying(self, view: ClusterView) -> list[tuple[Pod, int]]:
+        """The pods that run, start or are assumed on nodes of the view, and are not about to end;
+        each with the index of its node."""
+        index = view.table.index
+        return [
+            (pod, index[node])
+            for pod, node in self.pods()
+            if node is not None and node in index and not (pod.finished or pod.terminating)
+        ]
+
     def pod(self, uid: str) -> Pod | None:
         """The pod with this uid, as last seen."""
         return self._pods.get(uid)
@@ -77,6 +100,38 @@ class ClusterState:
         """The volume of this name, as last seen."""
         return self._resources.volume(name)
 
+    def budgets(self) -> list[DisruptionBudget] | None:
+        """The disruption budgets as last seen; None if Leadline may not read them."""
+        return self._resources.budgets()
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Keep room for a pod, in every view for another pod, until `release`."""
+        self._reservations.put(reservation)
+
+    def release(self, uid: str) -> ClusterEvent:
+        """Keep the room for the pod with this uid no longer. Returns the events that may make
+        other pods schedulable."""
+        self._reservations.remove(uid)
+        return _ROOM
+
+    def release_own(self, uid: str) -> None:
+        """The pending pod for which room was kept is placed: it counts by itself now."""
+        self._reservations.remove_own(uid)
+
+    def reservation_of(self, pod: Pod) -> Reservation | None:
+        """The room that is kept for this pending pod."""
+        return self._reservations.of(pod)
+
+    def replacement_of(self, uid: str) -> Pod | None:
+        """The pod that was placed in the room kept for the moved pod with this uid."""
+        taken = self._reservations.taken_by(uid)
+        return None if taken is None else self._pods.get(taken)
+
+    def node_of(self, uid: str) -> str | None:
+        """The node of the pod with this uid, also an assumed one."""
+        pod = self._pods.get(uid)
+        return None if pod is None else self._node_of(pod)
+
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod was placed and the watch has not shown that yet."""
         return uid in self._assumed
@@ -87,6 +142,7 @@ class ClusterState:
             case Relisted(nodes, pods, resources):
                 self.listed = True
                 self._nodes = {node.name: node for node in nodes}
+                self._relist_reservations(pods)
                 self._pods = {pod.uid: pod for pod in pods}
                 for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
                     del self._assumed[uid]
@@ -94,6 +150,7 @@ class ClusterState:
                 self._table = NodeTable(())  # so that `table` counts all pods again
                 self._occupancy = Occupancy(self._table, self._occupancy)
                 self._resources.replace_all(resources)
+                self._reservations.keep_own(self._pods)
                 return ANY_EVENT
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
@@ -111,7 +168,8 @@ class ClusterState:
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
                 self._resources.forget(pod.uid)
-                return queueing_hints.pod_removed(counted) if counted else NO_EVENT
+                kept = _ROOM if self._reservations.remove_own(pod.uid) else NO_EVENT
+                return kept | (queueing_hints.pod_removed(counted) if counted else NO_EVENT)
             case ResourceChanged(resource):
                 changed = self._resources.put(resource)
                 return queueing_hints.resource_changed(resource) if changed else NO_EVENT
@@ -119,18 +177,24 @@ class ClusterState:
                 known = self._resources.remove(resource)
                 return queueing_hints.resource_changed(resource) if known else NO_EVENT
 
-    def assume(self, pod: Pod, node: str, volumes: VolumePlan | None = None) -> None:
+    def assume(
+        self,
+        pod: Pod,
+        node: str,
+        volumes: VolumePlan | None = None,
+        charge: Mapping[str, int] | None = None,
+    ) -> None:
         """Count a known pod as running on `node`, and its volume plan as carried out. A pod that is
-        on a node already stays there."""
+        on a node already stays there. charge: what its strategy charges it within this run."""
         if not self._is_free(pod.uid):
             return
         known = self._pods[pod.uid]
+        self._reservations.placed(known)
         self._count_out(known)
         self._assumed[pod.uid] = node
         self._count_in(known)
-        self._count_placed(self._placed_by_uid.pop(pod.uid, None), -1)
-        self._placed_by_uid[pod.uid] = node
-        self._count_placed(node, +1)
+        self._leave_run(pod.uid)
+        self._join_run(pod.uid, node, beyond_requests(pod, charge))
         if volumes is not None:
             self._resources.assume(pod.uid, volumes)
 
@@ -142,7 +206,9 @@ class ClusterState:
             self._count_out(known)
             self._resources.forget(pod.uid)
         self._assumed.pop(pod.uid, None)
-        self._count_placed(self._placed_by_uid.pop(pod.uid, None), -1)
+        if known is None or known.node_name is None:
+            self._reservations.withdrawn(pod.uid)
+        self._leave_run(pod.uid)
         left = counted is not None and self._counted(pod.uid) is None
         return queueing_hints.pod_removed(counted) if counted and left else NO_EVENT
 
@@ -161,29 +227,43 @@ class ClusterState:
         return list(dict.fromkeys((*sorted(control_plane), *known)))
 
     def begin_run(self) -> None:
-        """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2)."""
+        """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2), and pods
+        are charged their requests."""
         self._placed_by_uid.clear()
         self._placed_in_run[:] = 0
+        self._charged_in_run.clear()
 
-    def view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
-        """The cluster for a decision at `now_s`; a copy."""
+    def view(self, telemetry: TelemetryState, now_s: float, pod: Pod | None = None) -> ClusterView:
+        """The cluster for a decision at `now_s`; a copy. Room that is reserved counts as used,
+        except what is kept for `pod`."""
         table = self.table
         if self._occupancy.is_bloated():
             self._recount()
         counted = self._occupancy
-        return ClusterView(
+        view = ClusterView(
             table=table,
             requested={name: column.copy() for name, column in counted.requested.items()},
             metrics=telemetry.metrics(table, now_s),
             links=telemetry.link_table(table, now_s),
             bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
             placed_in_run=self._placed_in_run.copy(),
+            charged_in_run={name: col.copy() for name, col in self._charged_in_run.items()},
             host_ports=dict(counted.host_ports),
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
             namespaces=self._resources.namespaces,
             storage=self._resources.storage(),
         )
+        return self._reservations.apply(view, pod)
+
+    def _relist_reservations(self, pods: Iterable[Pod]) -> None:
+        before, now = self._pods, {pod.uid: pod for pod in pods}
+        for uid in before.keys() - now.keys():
+            self._reservations.withdrawn(uid)
+        for uid, pod in now.items():
+            known = before.get(uid)
+            if pod.node_name is not None and (known is None or known.node_name is None):
+                self._reservations.placed(pod)
 
     def _counted(self, uid: str) -> Pod | None:
         """The pod, if it uses resources of a node."""
@@ -218,26 +298,53 @@ class ClusterState:
         before = self._pods.pop(uid, None)
         if before is not None:
             self._count_out(before)
+            if pod is None:
+                self._reservations.withdrawn(uid)
         if pod is not None:
             self._pods[uid] = pod
+            if pod.node_name is not None and (before is None or before.node_name is None):
+                self._reservations.placed(pod)  # also by another scheduler
             if pod.node_name is not None:
                 assumed = self._assumed.pop(uid, None)
                 if assumed not in (None, pod.node_name):
                     self._resources.forget(uid)
+                placed = self._placed_by_uid.get(uid)
+                if placed is not None and placed[0] != pod.node_name:
+                    # Another scheduler chose, and what it is charged there is not known.
+                    self._leave_run(uid)
+                    self._join_run(uid, pod.node_name, {})
             self._count_in(pod)
+        if pod is None or pod.finished:
+            self._leave_run(uid)
 
     def _recount(self) -> None:
         self._occupancy = Occupancy(self._table, self._occupancy)
         for pod in self._pods.values():
             self._count_in(pod)
         self._placed_in_run = np.zeros(len(self._table), dtype=np.int64)
-        for node in self._placed_by_uid.values():
-            self._count_placed(node, +1)
+        self._charged_in_run.clear()
+        for node, charged in self._placed_by_uid.values():
+            self._count_placed(node, charged, +1)
 
-    def _count_placed(self, node: str | None, sign: int) -> None:
-        at = None if node is None else self._table.index.get(node)
-        if at is not None:
-            self._placed_in_run[at] += sign
+    def _join_run(self, uid: str, node: str, charged: Mapping[str, int]) -> None:
+        self._placed_by_uid[uid] = node, charged
+        self._count_placed(node, charged, +1)
+
+    def _leave_run(self, uid: str) -> None:
+        if (placed := self._placed_by_uid.pop(uid, None)) is not None:
+            self._count_placed(*placed, -1)
+
+    def _count_placed(self, node: str, charged: Mapping[str, int], sign: int) -> None:
+        at = self._table.index.get(node)
+        if at is None:
+            return
+        self._placed_in_run[at] += sign
+        for resource, amount in charged.items():
+            column = self._charged_in_run.get(resource)
+            if column is None:
+                column = np.zeros(len(self._table), dtype=np.int64)
+                self._charged_in_run[resource] = column
+            column[at] += sign * amount
 
     def _count_in(self, pod: Pod) -> None:
         node = self._node_of(pod)
@@ -273,4 +380,5 @@ def with_given_nodes(
         links=telemetry.link_table(table, now_s),
         bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, zeros),
         placed_in_run=np.append(view.placed_in_run, zeros),
+        charged_in_run={name: np.append(col, zeros) for name, col in view.charged_in_run.items()},
     )

@@ -13,7 +13,7 @@ _REQUEUE_ON = ClusterEvent.RESOURCES_FREED | ClusterEvent.NODES
 def node_resources_fit(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes on which every resource that the pod requests is free."""
     wanted = {resource: amount for resource, amount in pod.requests.items() if amount > 0}
-    free = {resource: view.free(resource) for resource in wanted}
+    free = {resource: view.unrequested(resource) for resource in wanted}
     passes, passes_empty = view.table.all(), view.table.all()
     for resource, amount in wanted.items():
         # A capped amount may stand for any larger one, so no node has enough.

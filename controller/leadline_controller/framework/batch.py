@@ -19,6 +19,7 @@ from leadline_controller.framework.cycle import (
     decide,
     feasible_nodes,
     pre_filter_failure,
+    unknown_user,
 )
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import Bools, ClusterView
@@ -108,42 +109,123 @@ def plan_batch(
     """Like decide_batch, with lazy decisions. Returns the plan, the view after its moves, and the
     decisions, each with the view after it."""
     wanted = list(pods)
+    plan, moved = make_plan(view, wanted, running, filters, strategy, random)
+    return plan, moved, _decisions(moved, wanted, plan, filters, strategy, random)
 
-    def decisions(view: ClusterView, plan: BatchPlan) -> Iterator[tuple[Decision, ClusterView]]:
-        for pod in wanted:
-            planned = _planned_decision(view, pod, plan, filters, strategy)
-            decision = planned or decide(view, pod, filters, strategy, random)
-            view = assume(view, decision, strategy)
-            yield decision, view
 
+def make_plan(
+    view: ClusterView,
+    wanted: Sequence[Pod],
+    running: Sequence[Running],
+    filters: Mapping[str, Filter],
+    strategy: BatchStrategy,
+    random: Random,
+    may_move: Callable[[Pod], bool] = lambda _: True,
+) -> tuple[BatchPlan, ClusterView]:
+    """Plan a batch without deciding on its pods. may_move: whether a running pod may be moved.
+    Returns the plan without the moves that are dropped, and the view after its moves."""
     plan = strategy.plan(
         view,
-        [pod for pod in wanted if pre_filter_failure(view, pod) is None],
+        [pod for pod in wanted if pre_filter_failure(pod) is None],
         running,
-        _allowed(view, running, filters),
+        _allowed(view, running, filters, may_move),
     )
     while True:
         moved, dropped = _apply_moves(view, plan.moves, filters)
         if dropped is None:
             random_state = random.getstate()
             if any(move.room_for for move in plan.moves):
-                trial = (decision for decision, _ in decisions(moved, plan))
-                dropped = _useless_move(plan, trial, view)
+                trial = _decisions(moved, wanted, plan, filters, strategy, random)
+                dropped = _useless_move(plan, (decision for decision, _ in trial), view)
+            random.setstate(random_state)
             if dropped is None:
-                random.setstate(random_state)
-                return plan, moved, decisions(moved, plan)
+                return plan, moved
         plan = replace(plan, moves=tuple(move for move in plan.moves if move is not dropped))
 
 
+def decide_as_planned(
+    view: ClusterView,
+    pod: Pod,
+    plan: BatchPlan,
+    filters: Mapping[str, Filter],
+    strategy: Strategy,
+    random: Random,
+) -> Decision:
+    """The decision for the pod's planned node; where that does not pass, or there is none, the
+    decision for the pod alone."""
+    planned = _planned_decision(view, pod, plan, filters, strategy)
+    return planned or decide(view, pod, filters, strategy, random)
+
+
+def in_steps(
+    view: ClusterView, moves: Sequence[Move], filters: Mapping[str, Filter]
+) -> tuple[Move, ...]:
+    """The moves in an order in which each finds its room, as one pod moves after the other.
+
+    Where each waits for another one's place, as when two pods change places, one goes to a cloud
+    node, as in the paper (KubeDSM, Section 5.3), and stays there until a later plan brings it
+    back: its replacement is a new pod, which nobody has planned for yet. Without such a node the
+    moves that are left are left out.
+    """
+    left, steps = list(moves), list[Move]()
+    cloud = view.table.mask("cloud tier", lambda node: node.tier == "cloud")
+    while left:
+        step, done = None, None
+        for move in left:
+            passes = _nodes_for(view, move, filters)
+            if passes[move.target]:
+                step, done = move, move
+                break
+            away = np.flatnonzero(passes & cloud)
+            if step is None and away.size and not cloud[move.source]:
+                why = f"{move.why}, by way of the cloud"
+                step, done = replace(move, target=int(away[0]), why=why), move
+        if step is None:
+            break
+        left = [move for move in left if move is not done]
+        steps.append(step)
+        view = view.without_placement(step.pod, step.source)
+        view = view.with_placement(step.pod, step.target)
+    return tuple(steps)
+
+
+def _nodes_for(view: ClusterView, move: Move, filters: Mapping[str, Filter]) -> Bools:
+    """The nodes that pass the filters once the pod has left its node, shape (n,)."""
+    without = view.without_placement(move.pod, move.source)
+    passes = view.table.all()
+    for run in filters.values():
+        passes &= run(without, move.pod).passes
+    return passes
+
+
+def _decisions(
+    view: ClusterView,
+    pods: Iterable[Pod],
+    plan: BatchPlan,
+    filters: Mapping[str, Filter],
+    strategy: Strategy,
+    random: Random,
+) -> Iterator[tuple[Decision, ClusterView]]:
+    for pod in pods:
+        decision = decide_as_planned(view, pod, plan, filters, strategy, random)
+        view = assume(view, decision, strategy)
+        yield decision, view
+
+
 def _allowed(
-    view: ClusterView, running: Sequence[Running], filters: Mapping[str, Filter]
+    view: ClusterView,
+    running: Sequence[Running],
+    filters: Mapping[str, Filter],
+    may_move: Callable[[Pod], bool],
 ) -> Allowed:
     node_of = {pod.key: node for pod, node in running}
     cached: dict[str, Bools] = {}
 
     def allowed(pod: Pod) -> Bools:
         # A running pod that is being deleted, or could not be scheduled again, must not move.
-        if pod.terminating or pre_filter_failure(view, pod) is not None:
+        if pod.terminating or pre_filter_failure(pod) is not None:
+            return view.table.none()
+        if pod.key in node_of and not may_move(pod):
             return view.table.none()
         if pod.key not in cached:
             node = node_of.get(pod.key)
@@ -180,7 +262,7 @@ def _planned_decision(
     """The decision for the planned node; None if there is no such node or it does not pass. Its
     scores are for the pod alone, so the planned node need not have the best one."""
     node = plan.placed.get(pod.key)
-    if node is None or pre_filter_failure(view, pod) is not None:
+    if node is None or pre_filter_failure(pod) is not None:
         return None
     results = {name: run(view, pod) for name, run in filters.items()}
     candidates = feasible_nodes(view, results)
@@ -189,10 +271,13 @@ def _planned_decision(
         return None
     why = plan.why.get(pod.key, "as planned for the whole batch")
     why += caveats(results, node, view, strategy)
+    warning = unknown_user(view, pod)
+    why += f"; {warning}" if warning else ""
     scores = replace(strategy.score(view, pod, candidates), finalists=chosen)
     name = view.table.names[node]
     return Decision(
-        pod, name, why, strategy.name, strategy.better, view, results, scores, strategy.needs
+        *(pod, name, why, strategy.name, strategy.better, view, results, scores, strategy.needs),
+        warning=warning,
     )
 
 

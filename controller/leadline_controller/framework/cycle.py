@@ -131,7 +131,8 @@ def best(total: Floats, better: Better) -> Ints:
 @dataclass(frozen=True, eq=False)
 class Decision:
     """The node for a pod and the reason; node is None if the pod is unschedulable. needs: see
-    Strategy. requeue_on: the cluster events that can make an unschedulable pod schedulable."""
+    Strategy. requeue_on: the cluster events that can make an unschedulable pod schedulable.
+    warning: what the pod asks for and does not get, in one sentence, "" for nothing."""
 
     pod: Pod
     node: str | None
@@ -143,6 +144,7 @@ class Decision:
     _scores: Scores | None = field(default=None, repr=False)
     needs: tuple[str, ...] = ()
     requeue_on: ClusterEvent = ANY_EVENT
+    warning: str = ""
 
     @property
     def has_basis(self) -> bool:
@@ -156,7 +158,9 @@ class Decision:
 
     def without_basis(self) -> "Decision":
         """The same decision in a few bytes, without scores and rejections."""
-        return Decision(self.pod, self.node, self.why, self.strategy, self.better)
+        return Decision(
+            self.pod, self.node, self.why, self.strategy, self.better, warning=self.warning
+        )
 
     def volumes(self) -> VolumePlan | None:
         """The work on the pod's claims that must precede the binding; None if there is none."""
@@ -239,29 +243,31 @@ def decide(
 ) -> Decision:
     """Choose a node for one pod. The strategy's own filters run, too. `random` breaks ties, so
     the same seed gives the same decision."""
-    failure = pre_filter_failure(view, pod)
+    failure = pre_filter_failure(pod)
     if failure is not None:
-        # Only an unknown user node can appear later; the other failures are the pod's own.
-        requeue_on = NO_EVENT if pod.problem or pod.gated else ClusterEvent.NODES
-        return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=requeue_on)
+        return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=NO_EVENT)
+    warning = unknown_user(view, pod)
+    note = f"; {warning}" if warning else ""
     results = {name: run(view, pod) for name, run in filters_with(filters, strategy).items()}
     candidates = feasible_nodes(view, results)
     if not candidates.size:
         why = _unschedulable_message(len(view), results)
-        why += _preemption_note(view, pod, results.values())
+        why += _preemption_note(view, pod, results.values()) + note
         return Decision(
             *(pod, None, why, strategy.name, strategy.better, view, results),
             requeue_on=_requeue_events(results),
+            warning=warning,
         )
     scores = strategy.score(view, pod, candidates)
     at = int(scores.finalists[random.randrange(scores.finalists.size)])
     why = scores.why(at)
     if scores.finalists.size > 1:
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
-    why += caveats(results, int(candidates[at]), view, strategy)
+    why += caveats(results, int(candidates[at]), view, strategy) + note
     node = view.table.names[candidates[at]]
     return Decision(
-        pod, node, why, strategy.name, strategy.better, view, results, scores, strategy.needs
+        *(pod, node, why, strategy.name, strategy.better, view, results, scores, strategy.needs),
+        warning=warning,
     )
 
 
@@ -309,16 +315,23 @@ def assume(view: ClusterView, decision: Decision, strategy: Strategy) -> Cluster
     return view.with_placement(decision.pod, node, charge, decision.volumes())
 
 
-def pre_filter_failure(view: ClusterView, pod: Pod) -> str | None:
+def pre_filter_failure(pod: Pod) -> str | None:
     """Why the pod is unschedulable before any filter runs, as one sentence; None if it is not."""
     if pod.problem:
         return pod.problem
-    if pod.gated:
-        return "the pod's scheduling gates hold it back"
-    user_node = pod.annotations.user_node
-    if user_node is None or user_node in view.table.index:
-        return None
-    return f"annotation leadline.dev/user-node: the cluster has no node {user_node[:80]!r}"
+    return "the pod's scheduling gates hold it back" if pod.gated else None
+
+
+def unknown_user(view: ClusterView, pod: Pod) -> str:
+    """A sentence about a user node that the cluster does not have, and which therefore counts as
+    none under every strategy; "" for other pods."""
+    name = pod.annotations.user_node
+    if name is None or view.user_node(pod) is not None:
+        return ""
+    return (
+        f"annotation leadline.dev/user-node: the cluster has no node {name[:80]!r}, "
+        "so the pod counts as without a user"
+    )
 
 
 def _unschedulable_message(count: int, results: Mapping[str, FilterResult]) -> str:

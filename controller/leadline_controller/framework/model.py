@@ -207,6 +207,37 @@ class PodAnnotations:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerResources:
+    """What a container asks for: resource name -> quantity in Kubernetes' notation."""
+
+    container: str
+    requests: Mapping[str, str] = field(default_factory=_empty)
+    limits: Mapping[str, str] = field(default_factory=_empty)
+    is_sidecar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingResize:
+    """A resize in place that the kubelet cannot carry out. reason: "Deferred" while its node has no
+    room, "Infeasible" if it never has. held, wanted: the effective request before and after it, in
+    base units. containers: what they shall get."""
+
+    reason: str
+    held: Mapping[str, int]
+    wanted: Mapping[str, int]
+    containers: tuple[ContainerResources, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of a pod: its owner reference with controller: true."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod, pending or assigned.
 
@@ -215,7 +246,9 @@ class Pod:
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
     features: that the node's kubelet must declare. preempts: whether its preemption policy
     allows preemption. problem: what could not be read or is not modelled; such a pod is
-    unschedulable.
+    unschedulable. resize: one that its kubelet cannot carry out, None without one. ready: its
+    condition Ready. created_s: its creation, seconds since 1970 on the API server's clock, None if
+    unknown. stays: why it must never be moved, as its own manifest says; empty for nothing.
     """
 
     namespace: str
@@ -244,6 +277,11 @@ class Pod:
     terminating: bool = False
     gated: bool = False
     problem: str | None = None
+    resize: PendingResize | None = None
+    owner: Owner | None = None
+    ready: bool = False
+    created_s: float | None = None
+    stays: str = ""
 
     @property
     def key(self) -> str:

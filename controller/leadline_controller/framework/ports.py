@@ -3,11 +3,11 @@
 `snapshot` and `kube` implement Cluster and LeaseStore and pass the same contract tests.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.resources import Resource, VolumePlan
 
 
@@ -57,6 +57,10 @@ class StorageChangedError(ClusterError):
 class NotLeadingError(ClusterError):
     """This controller is no longer the leader. The request was not sent, or its answer is
     ignored."""
+
+
+class BudgetError(ClusterError):
+    """A disruption budget allows no eviction now (429)."""
 
 
 class LeaseChangedError(ClusterError):
@@ -196,6 +200,30 @@ class PodEvent:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The Deployment of a pod's ReplicaSet. version: the resource version that was read.
+
+    replicas: wanted. settled: its rollout is over and all its replicas are available. autoscaled:
+    a HorizontalPodAutoscaler sets its replicas, or Leadline may not find out. extra: the value of
+    its annotation leadline.dev/extra-replica, None without one.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    replicas: int
+    settled: bool = False
+    autoscaled: bool = False
+    extra: str | None = None
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
 class Cluster(Protocol):
     """A cluster to list, watch and write to."""
 
@@ -215,4 +243,40 @@ class Cluster(Protocol):
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Write an event on a pod. Repeated events are aggregated. Raises ClusterError."""
+        ...
+
+    async def evict(self, pod: Pod) -> None:
+        """Evict exactly this pod (by uid), if its disruption budgets allow it. The pod then
+        terminates; its owner makes another. Raises BudgetError and other ClusterErrors."""
+        ...
+
+    async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
+        """The Deployment of this ReplicaSet, or the one of this name; None if the owner is
+        something else. Raises ClusterError."""
+        ...
+
+    async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:
+        """Set replicas and the annotation leadline.dev/extra-replica (None removes it) together,
+        if the Deployment is still as in `over`. Raises ConflictError if it is not, and other
+        ClusterErrors."""
+        ...
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Ask for other resources of exactly this pod's containers (by uid), in place. Raises
+        ClusterError."""
+        ...
+
+    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
+        """Set the annotation controller.kubernetes.io/pod-deletion-cost of exactly this pod (by
+        uid), or remove it: of its ReplicaSet's pods the one of lowest cost goes first. Raises
+        ClusterError."""
+        ...
+
+    async def read_notes(self) -> Mapping[str, str]:
+        """What this cluster's controllers keep about rescheduling: key -> text; empty if nothing.
+        Raises ClusterError."""
+        ...
+
+    async def write_note(self, key: str, text: str | None) -> None:
+        """Replace one note, or remove it. Raises ClusterError."""
         ...

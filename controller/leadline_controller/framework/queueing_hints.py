@@ -12,6 +12,7 @@ from operator import or_
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.resources import (
     Claim,
+    DisruptionBudget,
     NamespaceLabels,
     Resource,
     StorageClass,
@@ -65,6 +66,8 @@ _KINDS: dict[type, ClusterEvent] = {
 
 def resource_changed(resource: Resource) -> ClusterEvent:
     """The events of a resource that was added, changed or deleted."""
+    if isinstance(resource, DisruptionBudget):
+        return NO_EVENT
     return _KINDS.get(type(resource), ClusterEvent.LIMITS)
 
 

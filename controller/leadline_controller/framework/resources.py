@@ -13,6 +13,7 @@ from leadline_controller.framework.selectors import Selector, Terms
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+BUDGETS = "poddisruptionbudgets"
 Mode = Literal["Filesystem", "Block"]
 
 
@@ -155,6 +156,22 @@ class Unreadable:
         return self.kind
 
 
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget. selector: matches the pods of its namespace. allowed: how many may
+    be disrupted now, 0 while its controller has not seen its last change."""
+
+    namespace: str
+    name: str
+    selector: Selector | None
+    allowed: int = 0
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
 Resource = (
     NamespaceLabels
     | Claim
@@ -164,6 +181,7 @@ Resource = (
     | CsiDriver
     | StorageCapacity
     | Attachment
+    | DisruptionBudget
     | Unreadable
 )
 
@@ -216,7 +234,7 @@ class Storage:
             drivers=known[CsiDriver],
             capacities=tuple(known[StorageCapacity].values()),
             attachments=tuple(known[Attachment].values()),
-            unreadable=tuple(known[Unreadable].values()),
+            unreadable=tuple(each for each in known[Unreadable].values() if each.kind != BUDGETS),
         )
 
     @property

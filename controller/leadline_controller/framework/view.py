@@ -231,6 +231,8 @@ class ClusterView:
     requested: resource -> requested base units on each node, shape (n,).
     bandwidth_requested_mbps: requested link capacity, Mbit/s, shape (n,).
     placed_in_run: pods that this run has placed on each node, shape (n,) (DACS' zeta).
+    charged_in_run: resource -> base units on each node that the strategy charges the run's pods
+    beyond their requests, shape (n,) (DACS' A). Strategies see them in `free`; filters do not.
     host_ports: node index -> host ports in use. mounts: node index -> assigned pods with claims
     or disks. images: their layers, and the nodes' download queues.
     """
@@ -249,6 +251,7 @@ class ClusterView:
     namespaces: Namespaces = field(default_factory=Namespaces)
     storage: Storage = field(default_factory=Storage)
     images: ImageTable = field(default_factory=ImageTable)
+    charged_in_run: Mapping[str, Ints] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -263,9 +266,22 @@ class ClusterView:
         column = self.requested.get(resource)
         return np.zeros(len(self), dtype=np.int64) if column is None else column
 
-    def free(self, resource: str) -> Ints:
-        """Allocatable less requested base units of `resource` on each node, shape (n,)."""
+    def unrequested(self, resource: str) -> Ints:
+        """Allocatable less requested base units of `resource` on each node, shape (n,): what the
+        kubelet would still admit."""
         return self.table.allocatable(resource) - self.requested_of(resource)
+
+    def free(self, resource: str) -> Ints:
+        """`unrequested` less what this run's pods are charged beyond their requests, shape (n,):
+        what a strategy may still count on."""
+        charged = self.charged_in_run.get(resource)
+        left = self.unrequested(resource)
+        return left if charged is None else left - charged
+
+    def user_node(self, pod: Pod) -> int | None:
+        """Index of the node of the pod's user; None if it names none that the cluster has."""
+        name = pod.annotations.user_node
+        return None if name is None else self.table.index.get(name)
 
     def bandwidth_free_mbps(self) -> Floats:
         """Capacity (stated, else measured) less requested capacity of each node's link, Mbit/s,
@@ -304,8 +320,8 @@ class ClusterView:
         charge: Mapping[str, int] | None = None,
         volumes: VolumePlan | None = None,
     ) -> "ClusterView":
-        """The view with `pod` on the node with index `node`. charge: what the pod takes from the
-        node, by default its requests. volumes: the plan for its claims."""
+        """The view with `pod` on the node with index `node`. charge: what the strategy charges it
+        within the run, by default its requests. volumes: the plan for its claims."""
         bandwidth = self.bandwidth_requested_mbps
         if pod.annotations.bandwidth_mbps:
             bandwidth = bandwidth.copy()
@@ -320,7 +336,10 @@ class ClusterView:
             mounts = {**mounts, node: (*mounts.get(node, ()), pod)}
         return replace(
             self,
-            requested=self._requested_with(node, pod.requests if charge is None else charge),
+            requested=self._with_amounts(self.requested, node, pod.requests),
+            charged_in_run=self._with_amounts(
+                self.charged_in_run, node, beyond_requests(pod, charge)
+            ),
             bandwidth_requested_mbps=bandwidth,
             placed_in_run=placed,
             host_ports=ports,
@@ -330,13 +349,19 @@ class ClusterView:
             images=self.images.with_pull(self.table, pod, node),
         )
 
-    def _requested_with(self, node: int, charge: Mapping[str, int]) -> dict[str, Ints]:
-        requested = dict(self.requested)
-        for resource, amount in charge.items():
+    def _with_amounts(
+        self, columns: Mapping[str, Ints], node: int, amounts: Mapping[str, int]
+    ) -> Mapping[str, Ints]:
+        if not amounts:
+            return columns
+        changed = dict(columns)
+        for resource, amount in amounts.items():
             if amount:  # pods can request any name; each would need a column
-                requested[resource] = self.requested_of(resource).copy()
-                requested[resource][node] += amount
-        return requested
+                column = changed.get(resource)
+                column = np.zeros(len(self), dtype=np.int64) if column is None else column.copy()
+                column[node] += amount
+                changed[resource] = column
+        return changed
 
     def without_placement(self, pod: Pod, node: int) -> "ClusterView":
         """The view without `pod` on the node with index `node`, which gets the pod's requests
@@ -359,9 +384,18 @@ class ClusterView:
             mounts = {**mounts, node: kept}
         return replace(
             self,
-            requested=self._requested_with(node, given_back),
+            requested=self._with_amounts(self.requested, node, given_back),
             bandwidth_requested_mbps=bandwidth,
             host_ports=ports,
             assigned_pods=self.assigned_pods.without(pod, node),
             mounts=mounts,
         )
+
+
+def beyond_requests(pod: Pod, charge: Mapping[str, int] | None) -> Mapping[str, int]:
+    """What a charge takes beyond the pod's requests, resource -> base units; empty without one."""
+    if charge is None or charge is pod.requests:
+        return {}
+    names = dict.fromkeys((*charge, *pod.requests))
+    more = {name: charge.get(name, 0) - pod.requests.get(name, 0) for name in names}
+    return {name: amount for name, amount in more.items() if amount}

@@ -19,6 +19,7 @@ from yarl import URL
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
+    BudgetError,
     ClusterError,
     ConflictError,
     Fence,
@@ -113,9 +114,15 @@ class ApiServer:
         """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
         return await _read_json(await self._request("POST", path, {}, body, fence=fence))
 
-    async def patch(self, path: str, body: Json, fence: Fence | None = None) -> Json:
-        """Merge `body` into an object (RFC 7386); `fence` as for `post`."""
-        return await _read_json(await self._request("PATCH", path, {}, body, fence=fence))
+    async def patch(
+        self, path: str, body: Json, fence: Fence | None = None, *, by_name: bool = False
+    ) -> Json:
+        """Merge `body` into an object (RFC 7386); `fence` as for `post`. by_name: merge lists such
+        as containers item by item (Kubernetes' strategic merge) and do not replace them."""
+        kind = "strategic-merge-patch+json" if by_name else "merge-patch+json"
+        return await _read_json(
+            await self._request("PATCH", path, {}, body, fence=fence, kind=kind)
+        )
 
     @asynccontextmanager
     async def stream(
@@ -141,6 +148,7 @@ class ApiServer:
         body: Json | None = None,
         limits: aiohttp.ClientTimeout | None = None,
         fence: Fence | None = None,
+        kind: str = "json",
     ) -> aiohttp.ClientResponse:
         limits = limits or self._timeout
         await self._wait_for_retry_after(_fenced_timeout(limits, fence).total, path)
@@ -148,7 +156,6 @@ class ApiServer:
         if fence is not None:
             # Otherwise the server could carry it out long after we gave it up.
             query = {**query, "timeout": f"{timeout.total:.3f}s"}
-        kind = "merge-patch+json" if method == "PATCH" else "json"
         headers = {"Accept": "application/json", "Content-Type": f"application/{kind}"}
         headers.update(self._client.default_headers)
         rest = self._client.rest_client
@@ -183,6 +190,9 @@ class ApiServer:
     async def _error_from(self, response: aiohttp.ClientResponse, request: str) -> ClusterError:
         text = await response.text(errors="replace")
         response.release()
+        if response.status == 429 and _is_refused_by_budget(text):
+            # It asks to try this eviction again later; other requests need not wait.
+            return BudgetError(f"{_status_message(text)} ({request})")
         if response.status in (429, 503):
             wait_s = _retry_after_s(response.headers.get("Retry-After"))
             self._not_before_s = max(self._not_before_s, _now_s() + wait_s)
@@ -300,6 +310,15 @@ def _status_message(text: str) -> str:
         return str(json.loads(text)["message"])
     except (ValueError, TypeError, KeyError):
         return text
+
+
+def _is_refused_by_budget(text: str) -> bool:
+    """Whether the Status object names a disruption budget as the cause."""
+    try:
+        causes = json.loads(text)["details"]["causes"]
+        return any(each.get("reason") == "DisruptionBudget" for each in causes)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _reason(error: Exception) -> str:

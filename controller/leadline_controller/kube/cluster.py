@@ -5,13 +5,13 @@ changed only while it is as it was read (resourceVersion), so a change by somebo
 overwritten. The cluster's controllers do the rest.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from pathlib import Path
 from urllib.parse import quote
 
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import ContainerResources, Owner, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     ConflictError,
@@ -19,13 +19,16 @@ from leadline_controller.framework.ports import (
     NotFoundError,
     PodEvent,
     StorageChangedError,
+    Workload,
 )
 from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog, pod_path
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventSink
 from leadline_controller.kube.lease import KubeLease
+from leadline_controller.kube.notes import Notes
 from leadline_controller.kube.reflector import watch_cluster
+from leadline_controller.kube.workloads import Workloads
 from leadline_controller.kubeobjects.resources import read_claim, read_volume
 from leadline_controller.parsing.fields import FieldError
 
@@ -34,6 +37,7 @@ _LEASE_TIMEOUT_S = 3.5
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _ATTEMPTS = 3
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class KubeCluster:
@@ -49,6 +53,8 @@ class KubeCluster:
         self._reachability = ReachabilityLog(server.url)
         self._events = EventSink(server)
         self._fence: Fence | None = None
+        self._workloads = Workloads(server)
+        self._notes = Notes(server)
         self.lease = KubeLease(lease_server, self._reachability)
 
     @classmethod
@@ -91,6 +97,48 @@ class KubeCluster:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self._server.post(f"{pod_path(pod)}/binding", body, self._fence)
+
+    async def evict(self, pod: Pod) -> None:
+        """Evict exactly this pod; see framework.ports.Cluster."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": pod.namespace, "name": pod.name},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        await self._server.post(f"{pod_path(pod)}/eviction", body, self._fence)
+
+    async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
+        """The Deployment of a ReplicaSet; see framework.ports.Cluster."""
+        return await self._workloads.deployment(namespace, owner)
+
+    async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:
+        """Set replicas and annotation together; see framework.ports.Cluster."""
+        return await self._workloads.scale(over, replicas, extra, self._fence)
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Resize exactly this pod's containers in place; see framework.ports.Cluster."""
+        spec: dict[str, list[Json]] = {}
+        for each in containers:
+            resources = {"requests": dict(each.requests), "limits": dict(each.limits)}
+            kind = "initContainers" if each.is_sidecar else "containers"
+            spec.setdefault(kind, []).append({"name": each.container, "resources": resources})
+        body = {"metadata": {"uid": pod.uid}, "spec": spec}
+        await self._server.patch(f"{pod_path(pod)}/resize", body, self._fence, by_name=True)
+
+    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
+        """Set or remove a pod's deletion cost; see framework.ports.Cluster."""
+        text = None if cost is None else str(cost)
+        metadata = {"uid": pod.uid, "annotations": {DELETION_COST: text}}
+        await self._server.patch(pod_path(pod), {"metadata": metadata}, self._fence)
+
+    async def read_notes(self) -> Mapping[str, str]:
+        """The notes in the ConfigMap kube-system/leadline-rescheduling."""
+        return await self._notes.read()
+
+    async def write_note(self, key: str, text: str | None) -> None:
+        """Replace or remove a note in the ConfigMap kube-system/leadline-rescheduling."""
+        await self._notes.write(key, text, self._fence)
 
     async def prepare(self, plan: VolumePlan) -> None:
         """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""

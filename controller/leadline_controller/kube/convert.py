@@ -79,7 +79,7 @@ class Converter:
             self._warn_once(f"there are no {kind}", f"the API server does not serve them: {error}")
             return ()
         self._warn_once(
-            f"can't read {kind}", f"{error}; pods that depend on them are not scheduled"
+            f"can't read {kind}", f"{error}; pods that depend on them are not scheduled or moved"
         )
         return (Unreadable(kind, str(error)),)
 

@@ -47,6 +47,7 @@ RESOURCES = {
     "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
     "CSIStorageCapacity": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
 }
 # The server sends a bookmark about once a minute, so the peer of a silent connection is dead.
 _SILENCE_S = 150.0

@@ -9,7 +9,13 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import TypeVar
 
-from leadline_controller.framework.model import CPU
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    ContainerResources,
+    PendingResize,
+)
 from leadline_controller.framework.quantity import MAX_AMOUNT, QuantityError, parse_quantity
 from leadline_controller.parsing.fields import FieldError, Fields
 
@@ -42,15 +48,27 @@ def read_quantity(amounts: Fields, name: str, parse: Callable[[str], T], expecte
         raise FieldError(f"{amounts.at(name)}: {reason}") from None
 
 
-def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
-    """The pod's effective request, in base units.
+def resize_reason(status: Fields) -> str:
+    """Why the kubelet does not carry out a resize of the pod: "Deferred" or "Infeasible"; "" if
+    there is none, or one that goes on."""
+    reasons = [
+        condition.text("reason", "")
+        for condition in status.objects("conditions")
+        if condition.text("type") == "PodResizePending"
+    ]
+    reasons.append(status.text("resize", ""))  # before Kubernetes 1.33
+    return next((each for each in reasons if each in ("Deferred", "Infeasible")), "")
+
+
+def pod_requests(spec: Fields, status: Fields, *, held: bool = False) -> dict[str, int]:
+    """The pod's effective request, in base units. held: without a resize that is not carried out
+    yet.
 
     This is the sum of its containers and sidecars or, where that is larger, the peak while an
     init container runs beside the sidecars started before it. Pod-level requests replace both.
     Overhead is added.
     """
-    conditions = (c for c in status.objects("conditions") if c.text("type") == "PodResizePending")
-    infeasible = any(condition.text("reason", "") == "Infeasible" for condition in conditions)
+    infeasible = held or resize_reason(status) == "Infeasible"
     allocated = {
         container.text("name"): _allocated(container)
         for kind in ("containerStatuses", "initContainerStatuses")
@@ -81,6 +99,29 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
     total = Counter({**total, **{name: in_force[name] for name in pod_level}})
     total += Counter(read_resource_list(spec.object("overhead")))
     return {name: min(amount, MAX_AMOUNT) for name, amount in total.items()}
+
+
+def read_resize(spec: Fields, status: Fields) -> PendingResize | None:
+    """The resize that the pod's kubelet cannot carry out; None without one. Raises FieldError."""
+    reason = resize_reason(status)
+    if not reason:
+        return None
+    containers = []
+    for container in lasting_containers(spec):
+        resources = container.object("resources")
+        named = {
+            kind: {name: str(resources.object(kind).raw(name)) for name in (CPU, MEMORY)}
+            for kind in ("requests", "limits")
+        }
+        given = {
+            kind: {name: text for name, text in amounts.items() if resources.object(kind).has(name)}
+            for kind, amounts in named.items()
+        }
+        name, sidecar = container.text("name", ""), is_sidecar(container)
+        containers.append(ContainerResources(name, **given, is_sidecar=sidecar))
+    before = {**pod_requests(spec, status, held=True), PODS: 1}
+    after = {**pod_requests(spec, Fields({}, status.path)), PODS: 1}
+    return PendingResize(reason, before, after, tuple(containers))
 
 
 def pod_limits(spec: Fields) -> dict[str, int]:

@@ -5,6 +5,7 @@ the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from leadline_controller.framework.images import read_listed_images
@@ -12,6 +13,7 @@ from leadline_controller.framework.model import (
     PODS,
     HostPort,
     Node,
+    Owner,
     Pod,
     PodAnnotations,
     Taint,
@@ -21,6 +23,7 @@ from leadline_controller.kubeobjects.amounts import (
     lasting_containers,
     pod_limits,
     pod_requests,
+    read_resize,
     read_resource_list,
 )
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
@@ -40,6 +43,10 @@ from leadline_controller.parsing.fields import Fields
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NOTHING = Fields({}, "spec")
+KEEP = "leadline.dev/keep"
+_MIRROR = "kubernetes.io/config.mirror"
+# Their contents are lost, or left behind, when the pod goes to another node.
+_LOCAL_VOLUMES = ("hostPath", "emptyDir")
 # Fields of a pod's spec that the filters do not support.
 _UNSUPPORTED = ("resourceClaims", "schedulingGroup", "workloadRef")
 
@@ -142,12 +149,52 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
+        resize=read_resize(needs, status) if node_name is not None else None,
+        owner=read_owner(metadata),
+        ready=any(
+            each.text("type", "") == "Ready" and each.text("status", "") == "True"
+            for each in status.objects("conditions")
+        ),
+        created_s=read_time(metadata, "creationTimestamp"),
+        stays=_why_it_stays(metadata, spec),
         problem=problem
         or unsupported_volume
         or excess
         or excess_volumes
         or next(unsupported, None),
     )
+
+
+def read_owner(metadata: Fields) -> Owner | None:
+    """The owner reference with controller: true, of any object. Raises FieldError."""
+    for each in metadata.objects("ownerReferences"):
+        if each.flag("controller", default=False):
+            return Owner(each.text("kind", ""), each.text("name", ""), each.text("uid", ""))
+    return None
+
+
+def read_time(metadata: Fields, name: str) -> float | None:
+    """A time of the API server, seconds since 1970; None without one. Raises FieldError."""
+    text = metadata.text(name, "")
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise metadata.error(name, "a time such as 2030-01-01T00:00:00Z") from None
+
+
+def _why_it_stays(metadata: Fields, spec: Fields) -> str:
+    annotations = metadata.text_map("annotations")
+    if _MIRROR in annotations:
+        return "a static pod, which its kubelet starts from a file"
+    if KEEP in annotations:  # "false" says that what local volumes hold may be lost
+        return "" if annotations[KEEP] == "false" else f"annotation {KEEP}"
+    for volume in spec.objects("volumes"):
+        for kind in _LOCAL_VOLUMES:
+            if volume.has(kind) and volume.object(kind).text("medium", "") != "Memory":
+                return f"volume {volume.text('name', '')[:80]!r} is {kind}: its data is on the node"
+    return ""
 
 
 def _label_number(labels: Mapping[str, str], name: str) -> float | None:

@@ -14,6 +14,7 @@ from leadline_controller.framework.resources import (
     Claim,
     CsiDriver,
     CsiNode,
+    DisruptionBudget,
     Mode,
     NamespaceLabels,
     Resource,
@@ -170,6 +171,21 @@ def read_attachment(manifest: Manifest, path: str = "volumeAttachment") -> Attac
     )
 
 
+def read_budget(manifest: Manifest, path: str = "budget") -> DisruptionBudget:
+    """A policy/v1 PodDisruptionBudget."""
+    budget = Fields(manifest, path)
+    metadata, spec, status = (budget.object(part) for part in ("metadata", "spec", "status"))
+    observed = status.integer("observedGeneration", 0, 2**62) or 0
+    is_current = observed >= (metadata.integer("generation", 0, 2**62) or 0)
+    allowed = status.integer("disruptionsAllowed", 0, _MAX_INT32) or 0
+    return DisruptionBudget(
+        namespace=metadata.name("namespace", "default"),
+        name=metadata.name("name"),
+        selector=read_selector(spec, "selector"),
+        allowed=allowed if is_current else 0,
+    )
+
+
 # The readers by kind.
 READERS: Mapping[str, Callable[[Manifest, str], Resource]] = {
     "Namespace": read_namespace,
@@ -180,6 +196,7 @@ READERS: Mapping[str, Callable[[Manifest, str], Resource]] = {
     "CSIDriver": read_csi_driver,
     "CSIStorageCapacity": read_storage_capacity,
     "VolumeAttachment": read_attachment,
+    "PodDisruptionBudget": read_budget,
 }
 
 

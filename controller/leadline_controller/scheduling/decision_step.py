@@ -1,16 +1,24 @@
 """The decision step that the scheduler and the extender service share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import PENDING, DecisionLog
-from leadline_controller.framework.cycle import Decision, Filter, FilterResult, Strategy, decide
+from leadline_controller.framework.batch import BatchPlan, decide_as_planned
+from leadline_controller.framework.cycle import (
+    Decision,
+    Filter,
+    FilterResult,
+    Strategy,
+    decide,
+    filters_with,
+)
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock
-from leadline_controller.framework.view import ClusterView
+from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.telemetry.state import TelemetryState
 
 _RUN_GAP_S = 1.0
@@ -66,13 +74,14 @@ class DecisionStep:
             f"for {self._warm_by_s - now_s:.0f} s at most"
         )
 
-    def view(self) -> ClusterView:
-        """The cluster as it is. Decisions less than a second apart belong to one run."""
+    def view(self, pod: Pod | None = None) -> ClusterView:
+        """The cluster as it is for this pod. Decisions no more than a second apart belong
+        to one run."""
         now_s = self._clock.now_s()
         if now_s - self._last_view_s > _RUN_GAP_S:
             self._state.begin_run()
         self._last_view_s = now_s
-        return self._state.view(self._telemetry, now_s)
+        return self._state.view(self._telemetry, now_s, pod)
 
     def filter(self, view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
         """Run the profile's filters."""
@@ -81,15 +90,60 @@ class DecisionStep:
     def decide(
         self, view: ClusterView, pod: Pod, results: Mapping[str, FilterResult] | None = None
     ) -> Decision:
-        """Decide, and do not record it. results: of the filters, if they ran already."""
+        """Decide, and do not record it. results: of the filters, if they ran already.
+
+        The replacement of a moved pod goes where room is reserved for it; if it does not fit there
+        any more, anywhere but where it came from; and back only if nothing else is left.
+        """
         profile, filters = self._profile, self._profile.filters
         if results is not None:
             filters = {name: _returning(result) for name, result in results.items()}
+        kept = self._state.reservation_of(pod)
+        if kept is not None:
+            allowed = [_named(view, kept.node)]
+            if kept.source is not None:
+                allowed.append(~_named(view, kept.source))
+            for nodes in allowed:
+                only = FilterResult(nodes, lambda _: "room is reserved on another node")
+                with_only = {**filters, "Reservation": _returning(only)}
+                decision = decide(view, pod, with_only, profile.strategy, profile.random)
+                if decision.node is not None:
+                    came = f"moved from {kept.source}: " if kept.source else ""
+                    more = "" if decision.why in kept.why else f"; {decision.why}"
+                    return replace(decision, why=f"{came}{kept.why}{more}")
         return decide(view, pod, filters, profile.strategy, profile.random)
+
+    def decide_as_planned(self, view: ClusterView, pod: Pod, node: str, why: str) -> Decision:
+        """Decide as a batch was planned, or on the pod alone where that node does not fit now."""
+        at = view.table.index.get(node)
+        if at is None or self._state.reservation_of(pod) is not None:
+            return self.decide(view, pod)
+        plan, profile = BatchPlan({pod.key: at}, why={pod.key: why}), self._profile
+        filters = filters_with(profile.filters, profile.strategy)
+        return decide_as_planned(view, pod, plan, filters, profile.strategy, profile.random)
+
+    def charge(self, decision: Decision) -> Mapping[str, int] | None:
+        """What the strategy charges the pod on its node within this run; None without a node."""
+        view, _, _ = decision.basis()
+        if view is None or decision.node is None:
+            return None
+        return self.charge_on(view, decision.pod, decision.node)
+
+    def charge_on(self, view: ClusterView, pod: Pod, node: str) -> Mapping[str, int]:
+        """What the strategy charges the pod on this node of the view within this run."""
+        return self._profile.strategy.charge(view, pod, view.table.index[node])
 
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""
         self._decisions.add(decision, self._clock.now_s(), outcome, self._options)
+
+
+def _named(view: ClusterView, node: str) -> Bools:
+    """The node of this name, shape (n,)."""
+    mask = view.table.none()
+    if node in view.table.index:
+        mask[view.table.index[node]] = True
+    return mask
 
 
 def _returning(result: FilterResult) -> Filter:

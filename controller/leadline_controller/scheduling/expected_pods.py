@@ -6,7 +6,7 @@ or seconds later when there are many bindings.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -16,9 +16,11 @@ from leadline_controller.framework.model import Pod
 
 @dataclass(frozen=True, slots=True)
 class _Expectation:
-    """The node, and until when (loop time) another pod waits for the real one."""
+    """The node, what the pod is charged there, and until when (loop time) another pod waits for
+    the real node."""
 
     node: str
+    charge: Mapping[str, int] | None
     uncertain_until_s: float
     expiry: asyncio.TimerHandle
 
@@ -34,15 +36,17 @@ class ExpectedPods:
         self._pods: dict[str, _Expectation] = {}
         self._changed = asyncio.Event()
 
-    def expect(self, pod: Pod, node: str, *, certain: bool) -> None:
+    def expect(
+        self, pod: Pod, node: str, charge: Mapping[str, int] | None = None, *, certain: bool
+    ) -> None:
         """Assume a pod that the watch shows on this node. certain: it can be on no other."""
         if self._state.pod(pod.uid) is None:
             return
-        self._state.assume(pod, node)
+        self._state.assume(pod, node, charge=charge)
         loop = asyncio.get_running_loop()
         uncertain_until_s = 0.0 if certain else loop.time() + self._uncertain_s
         expiry = loop.call_later(self._expected_s, self.withdraw, pod.uid)
-        self._pods[pod.uid] = _Expectation(node, uncertain_until_s, expiry)
+        self._pods[pod.uid] = _Expectation(node, charge, uncertain_until_s, expiry)
 
     def stop(self, uid: str) -> bool:
         """Stop expecting the pod, because its node is known. Returns whether it was expected."""
@@ -69,7 +73,7 @@ class ExpectedPods:
         """Count only pods that are bound or being bound: an expected pod must not take a place
         from a binding."""
         lifted = [
-            (pod, each.node)
+            (pod, each)
             for uid, each in self._pods.items()
             if self._state.is_assumed(uid) and (pod := self._state.pod(uid)) is not None
         ]
@@ -78,8 +82,8 @@ class ExpectedPods:
         try:
             yield
         finally:
-            for pod, node in lifted:
-                self._state.assume(pod, node)
+            for pod, each in lifted:
+                self._state.assume(pod, each.node, charge=each.charge)
 
     def uncertain(self, except_uid: str) -> list[tuple[Pod, float]]:
         """The other pods that may be elsewhere, each with the loop time until which it is worth

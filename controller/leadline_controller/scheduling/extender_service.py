@@ -172,7 +172,7 @@ class ExtenderService:
         """The nodes that pass, in the order of the arguments, and a reason for each other node.
         Raises ExtenderError."""
         pod, view = self._pod_and_view(args)
-        if pre_filter_failure(view, pod) is not None:
+        if pre_filter_failure(pod) is not None:
             decision = self._step.decide(view, pod)
             self._record(args, decision)
             raise ExtenderError(decision.why)
@@ -285,7 +285,7 @@ class ExtenderService:
             self._called_s.move_to_end(pod.uid)
             if len(self._called_s) > _MAX_CALLED:
                 self._called_s.popitem(last=False)
-        view = self._step.view()
+        view = self._step.view(pod)
         if args.nodes is not None:
             view = with_given_nodes(view, args.nodes, self._telemetry, now_s)
         known = view.table.index
@@ -312,7 +312,8 @@ class ExtenderService:
         self._record(args, decision)
         _, _, scores = decision.basis()
         if decision.node is not None and scores is not None:
-            self._expected.expect(pod, decision.node, certain=scores.candidates.size == 1)
+            certain, charge = scores.candidates.size == 1, self._step.charge(decision)
+            self._expected.expect(pod, decision.node, charge, certain=certain)
         return decision
 
     def _record(self, args: ExtenderArgs, decision: Decision) -> None:
@@ -341,7 +342,8 @@ class ExtenderService:
             self._pending.popitem(last=False)
 
     async def _bind(self, pod: Pod, node: str) -> None:
-        self._state.assume(pod, node)
+        view = self._state.view(self._telemetry, self._clock.now_s(), pod)
+        self._state.assume(pod, node, charge=self._step.charge_on(view, pod, node))
         try:
             await self._cluster.bind(pod, node)
         except ClusterError as error:
@@ -372,6 +374,8 @@ class ExtenderService:
             self._step.record(decision, BOUND)
         message = f"{decision.node} by {decision.strategy}: {decision.why}"
         self._events.put(pod, PodEvent("Normal", "Advised", message))
+        if decision.warning:
+            self._events.put(pod, PodEvent("Warning", "UnknownUserNode", decision.warning))
         self._events.write()
 
 

@@ -12,7 +12,7 @@ from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, Cl
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 10.0
 LONGEST_UNSCHEDULABLE_S = 60.0
-_IN_PROGRESS = -1
+_IN_PROGRESS, _HELD = -1, -2
 
 
 @dataclass(slots=True)
@@ -80,6 +80,21 @@ class SchedulingQueue:
                 entry.popped_s = now_s
                 return entry.pod
         return None
+
+    def in_progress(self, uid: str) -> Pod | None:
+        """The pod as last seen, if it was popped and nothing has become of it yet."""
+        entry = self._valid(uid, _IN_PROGRESS)
+        return None if entry is None else entry.pod
+
+    def hold(self, uid: str) -> None:
+        """Keep a pod that is in progress until `release`, whatever happens in the cluster."""
+        if entry := self._valid(uid, _IN_PROGRESS):
+            entry.token = _HELD
+
+    def release(self, uid: str) -> None:
+        """Make a held pod active."""
+        if entry := self._valid(uid, _HELD):
+            self._activate(entry)
 
     def failed(self, uid: str, now_s: float) -> bool:
         """Back off after a failed binding. False if the pod is not in progress, because it was

@@ -4,14 +4,16 @@ on failure. It has no state to save: after a restart the API server knows which 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, DecisionLog
+from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.ports import (
@@ -33,6 +35,13 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.leaderelection.elector import SOLE_LEADER
+from leadline_controller.scheduling.batches import (
+    MOST_IN_BATCH,
+    Batch,
+    BatchPlanner,
+    Moves,
+    NoMoves,
+)
 from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.queue import SchedulingQueue
@@ -50,9 +59,13 @@ _WITHOUT_EVENT = (ConflictError, NotLeadingError, NotFoundError)
 
 @dataclass(frozen=True, slots=True)
 class SchedulingProfile(DecisionProfile):
-    """How the scheduler decides, and about the pods of which schedulerName."""
+    """How the scheduler decides, and about the pods of which schedulerName. batch_window_s: for how
+    long pending pods are collected for a batch strategy; 0 decides pod by pod. suggest_interval_s:
+    between two suggestions of moves by a batch strategy; 0 makes none."""
 
     scheduler_name: str = SCHEDULER_NAME
+    batch_window_s: float = 0.0
+    suggest_interval_s: float = 0.0
 
 
 class Scheduler:
@@ -69,6 +82,7 @@ class Scheduler:
         clock: Clock,
         leadership: Leadership = SOLE_LEADER,
         on_change: Callable[[ClusterChange], None] = lambda _: None,
+        moves: Callable[[], Moves] = NoMoves,
     ) -> None:
         self._on_change = on_change
         self._cluster = cluster
@@ -85,6 +99,12 @@ class Scheduler:
         self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._events = EventRecorder(cluster, clock, self._changed.set)
+        self._batches: BatchPlanner | None = None
+        if profile.batch_window_s > 0 and isinstance(profile.strategy, BatchStrategy):
+            self._batches = BatchPlanner(state, profile, profile.strategy, moves)
+            self._batch_window_s = profile.batch_window_s
+        self._waits: set[asyncio.Task[None]] = set()  # for moves; they can take minutes
+        self._alone: set[str] = set()  # uids of pods that waited for moves in vain
 
     async def run(self) -> None:
         """Run until cancelled. Then finish the bindings in progress, and leave the pods pending
@@ -96,8 +116,15 @@ class Scheduler:
                 group.create_task(self._watch_bandwidth())
         finally:
             self._volumes.stop()
+            for wait in self._waits:
+                wait.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._events.flush(self._leadership.leads)
+
+    def requeue(self, events: ClusterEvent) -> None:
+        """Try pods again that these events may help, which the watch does not show."""
+        self._queue.move_to_active_or_backoff(self._clock.now_s(), events)
+        self._changed.set()
 
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
@@ -129,6 +156,7 @@ class Scheduler:
                 self._update_pod(pod)
             case PodDeleted(pod):
                 self._queue.remove(pod.uid)
+                self._alone.discard(pod.uid)
 
     def _update_pod(self, pod: Pod) -> None:
         pending = (
@@ -153,6 +181,10 @@ class Scheduler:
                 await self._leadership.wait()
                 continue
             pod = self._queue.pop(self._clock.now_s())
+            if pod is not None and self._batches is not None:
+                self._slots.release()
+                await self._schedule_batch(pod, self._batches)
+                continue
             if pod is None or self._events.is_overdue():
                 self._events.write()
             if pod is None:
@@ -165,6 +197,66 @@ class Scheduler:
                 # The watch needs its turn between two decisions.
                 await asyncio.sleep(0)
 
+    async def _schedule_batch(self, first: Pod, batches: BatchPlanner) -> None:
+        """Collect pods for the window, plan them together, and decide on each as planned. A thread
+        plans, so each pod is looked at again: the cluster may have changed."""
+        uids = [first.uid]
+        if self._state.reservation_of(first) is None:  # else its place is planned already
+            await self._clock.sleep(self._batch_window_s)
+            while len(uids) < MOST_IN_BATCH and (pod := self._queue.pop(self._clock.now_s())):
+                uids.append(pod.uid)
+        pods = [pod for pod in self._still_in_progress(uids) if pod.uid not in self._alone]
+        self._alone.difference_update(uids)
+        batch = Batch()
+        if self._leadership.leads():
+            view = self._step.view()
+            try:
+                batch = await batches.plan(view, pods)
+            except Exception as error:  # the pods can be placed one by one
+                log.error("planning %d pods failed: %r", len(pods), error, exc_info=error)
+        waiting = batch.waiting
+        if batch.moved is not None:
+            for pod in self._still_in_progress(waiting):
+                self._hold(pod, batch)
+            task = asyncio.create_task(self._release(waiting, batch.moved))
+            self._waits.add(task)
+            task.add_done_callback(self._waits.discard)
+        for uid in uids:
+            await self._slots.acquire()
+            pod = self._queue.in_progress(uid)
+            if pod is None or not self._leadership.leads():
+                self._slots.release()
+                self._queue.failed(uid, self._clock.now_s())
+            else:
+                self._start(pod, batch)
+                await asyncio.sleep(0)
+
+    def _still_in_progress(self, uids: Iterable[str]) -> list[Pod]:
+        return [pod for uid in uids if (pod := self._queue.in_progress(uid)) is not None]
+
+    def _hold(self, pod: Pod, batch: Batch) -> None:
+        """Keep the pod's place, and the pod until the moves have made room there."""
+        node, why = batch.nodes[pod.key]
+        self._queue.hold(pod.uid)
+        self._state.reserve(Reservation(pod, node, None, why))
+        message = f"{node} is planned for it, after {batch.steps} moves that make room: {why}"
+        self._events.put(pod, PodEvent("Normal", "WaitingForMoves", message))
+        self._changed.set()
+
+    async def _release(self, uids: Iterable[str], moved: Awaitable[bool]) -> None:
+        """Place the pods when the moves are done; each alone, without the room that was kept for
+        it, if one failed."""
+        is_done = False
+        try:
+            is_done = await moved
+        finally:
+            for uid in uids:
+                if uid in self._queue and not is_done:
+                    self._alone.add(uid)
+                    self.requeue(self._state.release(uid))
+                self._queue.release(uid)
+            self._changed.set()
+
     async def _wait_for_change(self, timeout_s: float | None) -> None:
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
         if timeout_s is not None:
@@ -176,12 +268,12 @@ class Scheduler:
                 wait.cancel()
         self._changed.clear()
 
-    def _start(self, pod: Pod) -> None:
+    def _start(self, pod: Pod, batch: Batch | None = None) -> None:
         """Decide, and bind in a task. No await may come between the queue's pop and the
         assumption, so that both are about the same version of the pod."""
         binding = None
         try:
-            binding = self._assume(pod)
+            binding = self._assume(pod, batch)
         except Exception as error:  # noqa: BLE001  # an error with one pod must not stop the others
             self._retry(pod, error)
         if binding is None:
@@ -191,16 +283,20 @@ class Scheduler:
             self._tasks.add(task)
             task.add_done_callback(partial(self._finished, pod))
 
-    def _assume(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
+    def _assume(self, pod: Pod, batch: Batch | None) -> Coroutine[Any, Any, None] | None:
         """Decide, and assume the pod on its node. Returns the binding; None without a node."""
-        decision = self._decide(pod)
+        decision = self._decide(pod, batch)
+        if decision.warning:
+            self._events.put(pod, PodEvent("Warning", "UnknownUserNode", decision.warning))
+            self._changed.set()
         if decision.node is None:
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
             self._events.put(pod, PodEvent("Warning", "FailedScheduling", decision.why))
             self._changed.set()
             return None
         plan = decision.volumes()
-        self._state.assume(pod, decision.node, plan)
+        self._state.assume(pod, decision.node, plan, self._step.charge(decision))
+        self._state.release_own(pod.uid)
         return self._bind(pod, decision.node, decision, plan)
 
     def _finished(self, pod: Pod, task: "asyncio.Task[None]") -> None:
@@ -255,7 +351,12 @@ class Scheduler:
             self._events.put(pod, PodEvent("Warning", "FailedBinding", str(error)))
             self._changed.set()
 
-    def _decide(self, pod: Pod) -> Decision:
-        decision = self._step.decide(self._step.view(), pod)
+    def _decide(self, pod: Pod, batch: Batch | None = None) -> Decision:
+        view = self._step.view(pod)
+        planned = batch.nodes.get(pod.key) if batch else None
+        if planned is None:
+            decision = self._step.decide(view, pod)
+        else:
+            decision = self._step.decide_as_planned(view, pod, *planned)
         self._step.record(decision)
         return decision

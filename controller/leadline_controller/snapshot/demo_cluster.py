@@ -1,12 +1,19 @@
 """A cluster in memory for the demo."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.ports import ClusterChange, PodChanged, PodEvent, Relisted
+from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
+from leadline_controller.framework.ports import (
+    ClusterChange,
+    PodChanged,
+    PodDeleted,
+    PodEvent,
+    Relisted,
+    Workload,
+)
 from leadline_controller.framework.resources import VolumePlan
 
 
@@ -18,6 +25,7 @@ class DemoCluster:
         self._uids = count(1)
         self._nodes = {node.name: node for node in nodes}
         self._pods: dict[str, Pod] = {}
+        self._notes: dict[str, str] = {}
         self._watches: list[asyncio.Queue[ClusterChange]] = []
 
     @property
@@ -54,6 +62,36 @@ class DemoCluster:
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod of that name to a node."""
         self.put_pod(replace(self._pods[pod.key], node_name=node))
+
+    async def evict(self, pod: Pod) -> None:
+        """Remove the pod at once; the demo's pods have no owners."""
+        del self._pods[pod.key]
+        self._notify(PodDeleted(pod))
+
+    async def deployment(self, namespace: str, owner: Owner) -> Workload | None:  # noqa: ARG002  # the port's
+        """None: the demo has no Deployments."""
+        return None
+
+    async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:  # noqa: ARG002  # the port's
+        """Nothing: the demo has no Deployments."""
+        return over
+
+    async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
+        """Nothing: the demo's pods are never resized."""
+
+    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
+        """Nothing: the demo's pods have no owners."""
+
+    async def read_notes(self) -> Mapping[str, str]:
+        """What `write_note` was given."""
+        return dict(self._notes)
+
+    async def write_note(self, key: str, text: str | None) -> None:
+        """Replace one note, or remove it."""
+        if text is None:
+            self._notes.pop(key, None)
+        else:
+            self._notes[key] = text
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Nothing: nobody reads the demo's events."""

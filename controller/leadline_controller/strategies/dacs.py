@@ -56,8 +56,8 @@ class Dacs(Strategy):
 
     Omega is in seconds. The residual is min{r^CPU, r^MEM} with CPU in cores and memory in GiB,
     the units of the paper's example; in a tie the larger of the two counts. r is allocatable less
-    requested. Within one run a placed pod is charged A (Eq. 14-15), not its request; on a live
-    cluster only requests are charged, because only they survive a restart.
+    requested. Within one run a placed pod is charged A (Eq. 14-15), not its request; filters
+    count requests only, as kubelets do.
 
     Without free CPU a pod still gets a thousandth of a core, and without free bandwidth its data
     still gets 0.001 Mbit/s.
@@ -135,16 +135,16 @@ class Dacs(Strategy):
 
     def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
-        links, user_node = view.links, pod.annotations.user_node
+        links, user_node = view.links, view.user_node(pod)
         workers = _workers(view)
         mean_ms, sigma_ms = links.rtt_mean_and_deviation_ms(workers)
-        tau_ms = mean_ms if user_node is None else links.rtt_ms_from(view.table.index[user_node])
+        tau_ms = mean_ms if user_node is None else links.rtt_ms_from(user_node)
         tau_ms = longest_where_unknown_ms(tau_ms, links, self.unknown_rtt_ms)
         sigma_ms = longest_where_unknown_ms(sigma_ms, links, self.unknown_rtt_ms)
         sigma_ms[_has_no_other(workers)] = 0.0
         latency_s = (tau_ms + sigma_ms) / 2 / 1000
         if user_node is not None:
-            latency_s[view.table.index[user_node]] = 0.0
+            latency_s[user_node] = 0.0
         return latency_s[nodes]
 
     def _volume_mb(self, pod: Pod) -> float:

@@ -65,7 +65,7 @@ def _preferred(view: ClusterView, pod: Pod) -> Ints:
     designated = view.table.mask(
         PREFERRED_LABEL, lambda node: node.labels.get(PREFERRED_LABEL) == "true"
     )
-    user_node = pod.annotations.user_node
+    user_node = view.user_node(pod)
     if designated.any() or user_node is None:
         return np.flatnonzero(designated)
-    return np.array([view.table.index[user_node]])
+    return np.array([user_node])

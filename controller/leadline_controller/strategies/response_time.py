@@ -125,10 +125,7 @@ def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
 def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
     """Round trip from the gateway of the requests to each node, ms, NaN if not measured."""
     gateways = view.table.mask("masters", lambda node: node.is_control_plane)
-    if pod.annotations.user_node is not None:
-        user = view.table.index.get(pod.annotations.user_node)
-        if user is None:  # deleted after the decision
-            return np.full(len(view), np.nan)
+    if (user := view.user_node(pod)) is not None:
         ping_ms = view.links.rtt_ms_from(user)
         ping_ms[user] = 0.0
         return ping_ms

@@ -33,7 +33,7 @@ class Tsra(Strategy):
     first, if one has room beside what is reserved; else it is pending, as the paper's tasks are
     refused. Where a deadline is met on several nodes the first to finish wins, too: it leaves about
     as many tasks in time as the node with the most CPU to spare, and far more where nobody keeps
-    the charge. On a live cluster only requests are charged.
+    the charge.
 
     Unknown: a pod without `data-mb` counts as having `data_mb`. A link of unknown bandwidth counts
     as the slowest known one; if none is known, sending is left out for all nodes. Without a user
@@ -89,8 +89,8 @@ class Tsra(Strategy):
     def _sending_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """For image and data; no data goes to the user's own node."""
         data_s = transfer_s(view, pod, self._volume_mb(pod), nodes)
-        if pod.annotations.user_node is not None:
-            data_s[nodes == view.table.index[pod.annotations.user_node]] = 0.0
+        if (user_node := view.user_node(pod)) is not None:
+            data_s[nodes == user_node] = 0.0
         return self.image_s + data_s
 
     def _volume_mb(self, pod: Pod) -> float:

@@ -220,10 +220,6 @@ PENDING: dict[str, tuple[Spoil, str]] = {
         put("500", "pods", 1, "metadata", "annotations", "leadline.dev/bandwidth-mbps"),
         "0 of 3 nodes fit: 3 NodeBandwidthFit",
     ),
-    "a user at an unknown node": (
-        put("n9", "pods", 1, "metadata", "annotations", "leadline.dev/user-node"),
-        "annotation leadline.dev/user-node: the cluster has no node 'n9'",
-    ),
     "negative data": (
         put("-1", "pods", 1, "metadata", "annotations", "leadline.dev/data-mb"),
         "annotation leadline.dev/data-mb: expected a number from 0 to 1e+12, got",

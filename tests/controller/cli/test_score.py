@@ -122,18 +122,22 @@ def test_alpha_is_between_0_and_1(capsys: Capture, alpha: str) -> None:
     assert line == f"leadline: option alpha: expected a number from 0 to 1, got '{alpha}'"
 
 
-@pytest.mark.parametrize("strategy", ["dacs", "tsra", "nas", "elasticfog", "kcss", "random"])
-def test_a_user_at_an_unknown_node_leaves_that_pod_pending(
+@pytest.mark.parametrize("strategy", list(STRATEGIES))
+def test_a_user_at_an_unknown_node_counts_as_none_and_the_output_says_so(
     capsys: Capture, tmp_path: Path, strategy: str
 ) -> None:
     document = yaml.safe_load((EXAMPLES / "dacs-scenario2.yaml").read_text())
     document["pods"][0]["metadata"]["annotations"]["leadline.dev/user-node"] = "nowhere"
     file = tmp_path / "unknown.json"
     file.write_text(json.dumps(document))
-    first, *others = score(capsys, file, "--strategy", strategy, code=1)["decisions"]
-    assert first["node"] is None
-    assert first["why"] == "annotation leadline.dev/user-node: the cluster has no node 'nowhere'"
-    assert all(decision["node"] for decision in others)
+    decisions = score(capsys, file, "--strategy", strategy)["decisions"]
+    said = "annotation leadline.dev/user-node: the cluster has no node 'nowhere', "
+    assert [said in decision["why"] for decision in decisions] == [True] + [False] * 5
+    del document["pods"][0]["metadata"]["annotations"]["leadline.dev/user-node"]
+    file.write_text(json.dumps(document))
+    without = score(capsys, file, "--strategy", strategy)["decisions"]
+    assert [d["node"] for d in decisions] == [d["node"] for d in without]
+    assert decisions[0]["scores"] == without[0]["scores"]
 
 
 def test_response_time_goes_round_the_nodes_under_the_threshold(capsys: Capture) -> None:

@@ -7,7 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.batch import Allowed, BatchPlan, Move, Running, decide_batch
+from leadline_controller.framework.batch import (
+    Allowed,
+    BatchPlan,
+    Move,
+    Running,
+    decide_as_planned,
+    decide_batch,
+    in_steps,
+    make_plan,
+)
 from leadline_controller.framework.cycle import Better, Decision, Scores
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Ints
@@ -191,3 +200,60 @@ def test_removing_a_pod_undoes_its_placement() -> None:
     assert back.requested_of(CPU).tolist() == there.requested_of(CPU).tolist()
     assert back.requested_of(MEMORY).tolist() == there.requested_of(MEMORY).tolist()
     np.testing.assert_array_equal(back.bandwidth_requested_mbps, there.bandwidth_requested_mbps)
+
+
+def test_a_pod_that_may_not_move_is_allowed_nowhere() -> None:
+    here, free = asks("here", 1), asks("free", 1)
+    cluster = view(NODES).with_placement(here, 0).with_placement(free, 1)
+    strategy = Planned()
+    running = [(here, 0), (free, 1)]
+    make_plan(
+        *(cluster, [asks("p", 1)], running, FILTERS, strategy, Random(0)),
+        may_move=lambda pod: pod.name == "free",
+    )
+    assert strategy.saw == {
+        "default/p": [True, True, True],
+        "default/here": [False, False, False],
+        "default/free": [True, True, True],
+    }
+
+
+def test_a_pod_whose_planned_node_is_taken_meanwhile_is_decided_on_alone() -> None:
+    plan, wanted = BatchPlan({"default/p": 1}), asks("p", 2)
+    cluster = view(NODES)
+    decisions = [
+        decide_as_planned(there, wanted, plan, FILTERS, Planned(), Random(0))
+        for there in (cluster, cluster.with_placement(asks("other", 1), 1))
+    ]
+    assert [(d.node, d.why) for d in decisions] == [
+        ("b", "as planned for the whole batch"),
+        ("a", "the first"),
+    ]
+
+
+def steps(*moves: Move, cores: Sequence[float] = (2, 2), cloud: float = 0) -> list[tuple[str, int]]:
+    """The steps of these moves: of pods of two cores on edge nodes with these cores, the last node
+    being the cloud's."""
+    nodes = [node(f"e{at}", cores=each) for at, each in enumerate(cores)]
+    nodes.append(node("far", cores=cloud, tier="cloud"))
+    cluster = view(nodes)
+    for move in moves:
+        cluster = cluster.with_placement(move.pod, move.source)
+    return [(step.pod.name, step.target) for step in in_steps(cluster, moves, FILTERS)]
+
+
+def test_a_move_comes_after_the_one_that_leaves_its_room() -> None:
+    first, then = Move(asks("x", 2), 0, 1, ""), Move(asks("y", 2), 1, 2, "")
+    assert steps(first, then, cloud=2) == [("y", 2), ("x", 1)]
+
+
+def test_of_two_that_change_places_one_goes_to_the_cloud_and_stays_there_for_now() -> None:
+    swap = Move(asks("x", 2), 0, 1, "packs"), Move(asks("y", 2), 1, 0, "packs")
+    assert steps(*swap, cloud=2) == [("x", 2), ("y", 0)]
+    assert steps(*swap, cloud=0) == [], "nobody moves for nothing"
+
+
+def test_moves_that_wait_for_nothing_keep_their_order() -> None:
+    moves = [Move(asks(name, 1), 0, 1, "") for name in "xyz"]
+    assert steps(*moves, cores=(4, 4)) == [("x", 1), ("y", 1), ("z", 1)]
+    assert steps(*moves, cores=(4, 2)) == [("x", 1), ("y", 1)]

@@ -111,18 +111,30 @@ def test_an_unknown_total_is_shown_as_unknown_and_loses() -> None:
     [
         (pod(annotations={"data-mb": "?"}), "annotation leadline.dev/data-mb: expected a number"),
         (pod(schedulingGates=[{"name": "g"}]), "the pod's scheduling gates hold it back"),
-        (
-            pod(annotations={"user-node": "nowhere"}),
-            "annotation leadline.dev/user-node: the cluster has no node 'nowhere'",
-        ),
     ],
-    ids=["annotation", "gate", "user"],
+    ids=["annotation", "gate"],
 )
 def test_a_pod_with_a_problem_is_unschedulable(wanted: Pod, why: str) -> None:
     decision = decide(view(NODES), wanted, {}, Preset({"a": 1.0}), Random(0))
     assert decision.node is None
     assert decision.why.startswith(why)
     assert (decision.rejected(), decision.scores()) == ({}, {})
+
+
+def test_a_user_at_an_unknown_node_counts_as_none_and_the_decision_says_so() -> None:
+    wanted = pod(annotations={"user-node": "no\nwhere" + "x" * 100})
+    decision = decide(view(NODES), wanted, {}, Preset({"a": 1.0}), Random(0))
+    assert decision.node == "a"
+    assert decision.warning in decision.why
+    assert decision.warning.startswith(
+        "annotation leadline.dev/user-node: the cluster has no node 'no\\nwherex"
+    )
+    assert decision.warning.endswith("x', so the pod counts as without a user")
+    assert "\n" not in decision.why
+    assert len(decision.warning) < 200
+    assert decision.without_basis().warning == decision.warning
+    known = pod(annotations={"user-node": "a"})
+    assert decide(view(NODES), known, {}, Preset({"a": 1.0}), Random(0)).warning == ""
 
 
 @pytest.mark.parametrize(
@@ -156,7 +168,8 @@ def test_each_pod_sees_the_placements_before_it() -> None:
     assert last.requested_of(CPU).tolist() == [3000, 3000, 3000]
     assert last.requested_of(PODS).tolist() == [1, 1, 1]
     assert last.placed_in_run.tolist() == [1, 1, 1]
-    assert last.requested_of("charged").tolist() == [7, 7, 7], "what the strategy charges"
+    assert last.free("charged").tolist() == [-7, -7, -7], "what the strategy charges"
+    assert last.unrequested("charged").tolist() == [0, 0, 0], "which no filter counts"
 
 
 def resolvable_by_preemption_on(*names: str) -> Filter:

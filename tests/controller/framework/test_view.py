@@ -48,10 +48,24 @@ def test_placing_a_pod_returns_a_new_view() -> None:
     assert before.host_ports == {}
 
 
-def test_a_charge_replaces_the_requests() -> None:
-    after = view([node("a")]).with_placement(pod(requests={"cpu": "1"}), 0, {CPU: 2500})
-    assert after.requested_of(CPU).tolist() == [2500]
-    assert after.requested_of(PODS).tolist() == [0]
+def test_a_charge_replaces_the_requests_in_what_is_free_but_not_in_what_is_requested() -> None:
+    before = view([node("a", cores=4), node("b", cores=4)])
+    wanted = pod(requests={"cpu": "1"})
+    after = before.with_placement(wanted, 0, {CPU: 2500, PODS: 1})
+    assert after.free(CPU).tolist() == [1500, 4000]
+    assert after.unrequested(CPU).tolist() == [3000, 4000]
+    assert after.requested_of(CPU).tolist() == [1000, 0]
+    assert after.requested_of(PODS).tolist() == [1, 0]
+    twice = after.with_placement(pod("q", requests={"cpu": "1"}), 0, {CPU: 1250, PODS: 1})
+    assert twice.free(CPU).tolist() == [250, 4000]
+    assert (before.free(CPU).tolist(), before.charged_in_run) == ([4000, 4000], {})
+
+
+def test_only_a_node_of_the_cluster_is_a_users() -> None:
+    cluster = view([node("a"), node("b")])
+    for name, at in (("b", 1), ("c", None)):
+        assert cluster.user_node(pod(annotations={"user-node": name})) == at
+    assert cluster.user_node(pod()) is None
 
 
 def test_shared_columns_cannot_be_written() -> None:

@@ -52,7 +52,7 @@ class SchedulerHarness:
     def __init__(self, cluster: CountingCluster, **profile: Any) -> None:
         self.cluster = cluster
         self.clock = profile.pop("clock", None) or ManualClock()
-        self.telemetry = TelemetryState(TimesToLive())
+        self.telemetry = profile.pop("telemetry", None) or TelemetryState(TimesToLive())
         self.state = ClusterState()
         self.decisions = DecisionLog()
         strategy: Strategy = profile.pop("strategy", KubeDefault())

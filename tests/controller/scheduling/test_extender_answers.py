@@ -1,5 +1,6 @@
 """The nodes that `filter` passes, their priorities, and when there is no answer."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from leadline_controller.scheduling.extender_service import ExtenderBindingArgs,
 from tests.controller.scheduling.extender_harness import (
     NAMES,
     ExtenderHarness,
+    binding,
     extender_args,
     nodes_with_mbps,
     pending,
@@ -117,10 +119,23 @@ async def test_for_many_nodes_equal_refusals_have_equal_reasons() -> None:
     assert failed.keys() == set(names)
 
 
-async def test_an_unknown_user_node_is_an_error_and_recorded(harness: ExtenderHarness) -> None:
-    with pytest.raises(ExtenderError, match=r"annotation leadline.dev/user-node: .* 'mars'"):
-        harness.extender_service.filter(extender_args(pod_manifest("web", user_node="mars"), NAMES))
-    assert harness.outcome("web") == (None, PENDING)
+async def test_an_unknown_user_node_counts_as_none_and_gets_an_event(
+    harness: ExtenderHarness,
+) -> None:
+    there = harness.put("web")
+    asked = extender_args(pod_manifest("web", user_node="mars"), NAMES)
+    passes, _ = harness.extender_service.filter(asked)
+    assert passes
+    assert harness.extender_service.prioritize(asked)
+    await harness.extender_service.bind(binding(there, passes[0]))
+    await asyncio.sleep(0.05)
+    reasons = {each.event.reason: each.event for each in harness.cluster.events}
+    assert reasons["UnknownUserNode"].type == "Warning"
+    assert "Advised" in reasons
+    record = harness.decisions.get("default/web")
+    assert record is not None
+    assert record.decision is not None
+    assert "'mars', so the pod counts as without a user" in record.decision.why
 
 
 async def test_a_recorded_decision_has_the_nodes_that_kube_scheduler_refused(

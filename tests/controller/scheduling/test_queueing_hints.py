@@ -225,9 +225,3 @@ async def test_an_unreadable_pod_waits_only_for_its_own_change() -> None:
     for name, action in ACTIONS.items():
         unreadable = refused_by("NodeReady", {"problem": "spec.x: what is it?"})
         assert not await is_retried(unreadable, action), name
-
-
-async def test_a_pod_with_an_unknown_user_node_waits_for_node_events() -> None:
-    for name, retries in (("node added", True), ("label", False), ("plain pod gone", False)):
-        harness = refused_by("NodeReady", {"annotations": PodAnnotations(user_node="n3")})
-        assert await is_retried(harness, ACTIONS[name]) is retries

@@ -203,9 +203,16 @@ def test_one_pod_alone_goes_where_it_packs_best() -> None:
     decision = decide(cluster, one, FILTERS, KubeDsm(), Random(0))
     assert (decision.node, decision.why) == (
         "e1",
-        "on the edge, where it leaves the least fragmentation",
+        "on the edge, where it leaves the least fragmentation, with 1 of 1 pods of its service",
     )
-    assert decide(cluster, asks("big", 5, 1), FILTERS, KubeDsm(), Random(0)).node == "far"
+    away = decide(cluster, asks("big", 5, 1), FILTERS, KubeDsm(), Random(0))
+    assert (away.node, away.why) == (
+        "far",
+        "no edge node can take it; the cloud node with the most room, "
+        "with 0 of 1 pods of its service on the edge",
+    )
+    again = decide(cluster, asks("there-2", 1, 1, "there"), FILTERS, KubeDsm(), Random(0))
+    assert again.why.endswith("with 2 of 2 pods of its service")
 
 
 def test_an_edge_only_cluster_and_one_without_an_edge() -> None:

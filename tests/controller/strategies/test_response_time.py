@@ -212,9 +212,16 @@ def test_lines_20_to_24_the_newest_replica_goes_first() -> None:
         replica_to_remove([])
 
 
-def test_with_a_deleted_user_node_no_node_meets_the_threshold() -> None:
-    asked = wanted(user_node="gone", response_time_ms="1000")
-    assert not ResponseTime().filters()[THRESHOLD](cluster(), asked).passes.any()
+def test_a_deleted_user_node_counts_as_no_user() -> None:
+    passes, totals = [], []
+    for asked in (
+        wanted(user_node="gone", response_time_ms="100"),
+        wanted(response_time_ms="100"),
+    ):
+        passes.append(ResponseTime().filters()[THRESHOLD](cluster(), asked).passes.tolist())
+        totals.append(ResponseTime().score(cluster(), asked, np.arange(len(cluster()))).total)
+    assert passes[0] == passes[1]
+    assert totals[0].tolist() == totals[1].tolist()
 
 
 def test_nodes_without_names_in_common_still_have_predictions() -> None:

@@ -100,7 +100,7 @@ def place_all(tasks: Sequence[Pod], cores: Sequence[float], *, is_charged: bool)
     cluster = view([node(f"n{at}", cores=each) for at, each in enumerate(cores)])
     nodes = []
     for each in tasks:
-        candidates = np.flatnonzero(cluster.free(CPU) >= each.requests[CPU])
+        candidates = np.flatnonzero(cluster.unrequested(CPU) >= each.requests[CPU])
         if not candidates.size:
             nodes.append(-1)
             continue

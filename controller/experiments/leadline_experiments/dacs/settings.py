@@ -53,9 +53,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "DACS": Setting(
         f"phi {PHI:g}, lambda {LAMBDA_S:g} s, all else as by default; the counts of Fig. 3(a) and "
-        "4(a) come out for phi from 0.21 to 0.30 and lambda from 0.0038 to 0.0056 s. By the "
-        "default phi 0.5 (Eq. 14) three pods without a limit of CPU fill a node, so that the tenth "
-        "is pending",
+        "4(a) come out for phi from 0.21 to 0.30 and lambda from 0.0038 to 0.0056 s",
         "fitted",
     ),
     "preferred node": Setting("each worker in turn, averaged in Tables 6 and 7", "paper"),

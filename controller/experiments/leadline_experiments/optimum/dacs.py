@@ -122,7 +122,7 @@ def best(
     """The placement of all pods with the least average delay, in seconds."""
     if not pods:
         return Optimum(0.0, {}, "optimal", 0.0)
-    reason = unschedulable_reason(view, pods)
+    reason = unschedulable_reason(pods)
     if reason:
         return Optimum.infeasible(reason)
     may = allowed(view, pods, filters)

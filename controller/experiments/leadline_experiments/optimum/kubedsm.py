@@ -133,13 +133,11 @@ def best(
     node would accept again, stay where they are."""
     if not pending and not running:
         return Optimum(0.0, {}, "optimal", 0.0)
-    reason = unschedulable_reason(view, pending)
+    reason = unschedulable_reason(pending)
     if reason:
         return Optimum.infeasible(reason)
     edge, names = ~is_cloud(view), view.table.names
-    fixed = [
-        (pod, node) for pod, node in running if pod.terminating or unschedulable_reason(view, [pod])
-    ]
+    fixed = [(pod, node) for pod, node in running if pod.terminating or unschedulable_reason([pod])]
     movable = [each for each in running if each not in fixed]
     places = {pod.key: node for pod, node in movable}
     pods = [*pending, *(pod for pod, _ in movable)]

@@ -112,9 +112,9 @@ def allowed(
     return mask
 
 
-def unschedulable_reason(view: ClusterView, pods: Iterable[Pod]) -> str:
+def unschedulable_reason(pods: Iterable[Pod]) -> str:
     """Why one of the pods can't be placed on any node; empty if all can."""
-    problems = ((pod, pre_filter_failure(view, pod)) for pod in pods)
+    problems = ((pod, pre_filter_failure(pod)) for pod in pods)
     return next((f"pod {pod.key}: {problem}" for pod, problem in problems if problem), "")
 
 

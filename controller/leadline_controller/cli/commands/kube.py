@@ -35,10 +35,18 @@ def kube() -> None:
 
 
 @kube.command(epilog="Example: leadline kube manifests | kubectl apply -f -")
-def manifests() -> None:
+@click.option(
+    "--rescheduling",
+    is_flag=True,
+    help="With the rights to move pods, for mode = manual or automatic in the section "
+    "[rescheduling] of the controller's settings.",
+)
+def manifests(rescheduling: bool) -> None:
     """Print the controller's service account with the least rights that it needs, as YAML."""
     folder = files("leadline_controller.kube") / "manifests"
-    click.echo(folder.joinpath("rights.yaml").read_text("utf-8"), nl=False)
+    parts = ["rights.yaml", *(["rescheduling.yaml"] if rescheduling else [])]
+    texts = (folder.joinpath(part).read_text("utf-8") for part in parts)
+    click.echo("---\n".join(texts), nl=False)
 
 
 @kube.command(

@@ -33,7 +33,7 @@ from leadline_controller.strategies.kubedsm.packing import (
     used_product,
 )
 from leadline_controller.strategies.shared.capacity import is_cloud, scarcer_free_share
-from leadline_controller.strategies.shared.services import service_of
+from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 
 EXACT = "every possibility was weighed"
 BOUNDED = "bounded search, too many possibilities to weigh them all"
@@ -113,9 +113,12 @@ class KubeDsm(BatchStrategy):
         def why(at: int) -> str:
             if np.isnan(total[at]):
                 return "no candidate's capacity is known"
+            share = _share_on_edge(view, pod, to_edge=not cloud[at])
             if cloud[at]:
-                return "no edge node can take it; the cloud node with the most room"
-            return "on the edge, where it leaves the least fragmentation"
+                text = "no edge node can take it; the cloud node with the most room"
+                return f"{text}, with {share} on the edge" if share else text
+            text = "on the edge, where it leaves the least fragmentation"
+            return f"{text}, with {share}" if share else text
 
         parts = {"edge": np.where(cloud, 0.0, 1.0), "packing_growth": growth}
         return Scores(candidates, total, best(total, self.better), why, parts)
@@ -285,6 +288,16 @@ class _EdgeView:
             source, target = self._node_of[pod.key], int(self._nodes[node])
             moves.append(Move(self._pods[pod.key], source, target, why))
         return tuple(moves)
+
+
+def _share_on_edge(view: ClusterView, pod: Pod, *, to_edge: bool) -> str:
+    """How many of the placed pods of the pod's service are on the edge, itself counted; "" for a
+    pod without labels."""
+    if (wanted := service_of(pod)) is None:
+        return ""
+    per_node = replicas_per_node(view, wanted)
+    on_edge = int(per_node[~is_cloud(view)].sum()) + to_edge
+    return f"{on_edge} of {int(per_node.sum()) + 1} pods of its service"
 
 
 def _columns(view: ClusterView, resources: Sequence[str], nodes: Ints) -> tuple[Ints, Ints]:

@@ -11,7 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Filter, Strategy, decide, feasible_nodes
+from leadline_controller.framework.cycle import (
+    Filter,
+    FilterResult,
+    Strategy,
+    decide,
+    feasible_nodes,
+)
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.view import ClusterView
 
@@ -38,9 +44,12 @@ def decide_changed_demand(
     strategy: Strategy,
     random: Random,
     resource_filters: Collection[str] = RESOURCE_FILTERS,
+    *,
+    refused_here: bool = False,
 ) -> ChangedDemandDecision:
     """Apply Section 6.2 to `pod`, which is assigned to its `node_name` and counted in `view`.
-    changed: the same pod with its new requests.
+    changed: the same pod with its new requests. refused_here: its kubelet will never do it,
+    whatever room there seems to be.
 
     It stays if r_i >= c' - c for CPU, memory and network. Otherwise it goes to a node that
     passes all filters with the new demand; the paper takes any of them, this takes the
@@ -53,7 +62,10 @@ def decide_changed_demand(
     """
     here = view.table.index[pod.node_name or ""]
     without_pod = view.without_placement(pod, here)
-    if _has_room(view, pod, changed, here):
+    if refused_here:
+        elsewhere = FilterResult(np.arange(len(view)) != here, lambda _: "the kubelet refuses it")
+        filters = {**filters, "InPlaceResize": lambda _view, _pod: elsewhere}
+    elif _has_room(view, pod, changed, here):
         return ChangedDemandDecision(
             "stay", view.table.names[here], without_pod.with_placement(changed, here)
         )

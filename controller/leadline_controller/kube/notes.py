@@ -1,0 +1,49 @@
+"""What the controllers keep about rescheduling, in a ConfigMap: moves in progress and the pause.
+
+It is not in the Lease, because each write there makes the leader's next renewal conflict.
+"""
+
+from collections.abc import Mapping
+
+from leadline_controller.framework.ports import (
+    ConflictError,
+    Fence,
+    NotFoundError,
+    UnavailableError,
+)
+from leadline_controller.kube.client import ApiServer
+
+NAMESPACE, NAME = "kube-system", "leadline-rescheduling"
+_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
+
+class Notes:
+    """See framework.ports.Cluster.read_notes."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def read(self) -> Mapping[str, str]:
+        """Key -> text; empty without the ConfigMap. Raises subclasses of ClusterError."""
+        try:
+            data = (await self._server.get(f"{_MAPS}/{NAME}")).get("data") or {}
+        except NotFoundError:
+            return {}
+        if not isinstance(data, dict):
+            raise UnavailableError(f"{_MAPS}/{NAME}: the answer is not a ConfigMap")
+        return {str(key): text for key, text in data.items() if isinstance(text, str)}
+
+    async def write(self, key: str, text: str | None, fence: Fence | None) -> None:
+        """Replace one note, or remove it; the others stay. Raises subclasses of ClusterError."""
+        body = {"data": {key: text}}
+        try:
+            await self._server.patch(f"{_MAPS}/{NAME}", body, fence)
+        except NotFoundError:
+            if text is None:
+                return
+            metadata = {"namespace": NAMESPACE, "name": NAME}
+            made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **body}
+            try:
+                await self._server.post(_MAPS, made, fence)
+            except ConflictError:  # somebody else was quicker
+                await self._server.patch(f"{_MAPS}/{NAME}", body, fence)

@@ -1,0 +1,184 @@
+"""Plans of moves: which running pods would be better elsewhere, by how much, and why the others
+stay. Pure.
+
+The gain is the strategy's own: the score of the pod's present node against the best one, both in
+the cluster without the pod.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from leadline_controller.framework.batch import Move
+from leadline_controller.framework.cycle import (
+    Better,
+    Filter,
+    Strategy,
+    best,
+    feasible_nodes,
+    filters_with,
+    pre_filter_failure,
+)
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView
+
+Running = tuple[Pod, str]  # a pod and its node's name
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """One move. score, better_score: of the present node and of the target, in the strategy's
+    unit. gain: their difference as a share of the larger one, 0 to 1; None if another rule asks
+    for the move. disruption: what the pod's users notice."""
+
+    pod: Pod
+    source: str
+    target: str
+    why: str
+    score: float | None = None
+    better_score: float | None = None
+    gain: float | None = None
+    disruption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A pod that is not moved, and the reason."""
+
+    pod: str
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Moves in the order in which they are carried out, and the pods that stay."""
+
+    strategy: str
+    better: Better
+    moves: tuple[PlannedMove, ...] = ()
+    stays: tuple[Stay, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Twelve hexadecimal digits: the same moves of the same pods have the same."""
+        moves = "\n".join(f"{m.pod.uid} {m.source} {m.target}" for m in self.moves)
+        return sha256(f"{self.strategy}\n{moves}".encode()).hexdigest()[:12]
+
+
+def of_moves(strategy: Strategy, view: ClusterView, moves: Iterable[Move]) -> Plan:
+    """The plan of a batch strategy's moves, in their order."""
+    names = view.table.names
+    planned = (PlannedMove(m.pod, names[m.source], names[m.target], m.why) for m in moves)
+    return Plan(strategy.name, strategy.better, tuple(planned))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRules:
+    """What a plan must keep. min_gain: the least gain of a move, as a share. most: how many moves.
+    may_move(pod, node): why the pod must stay, "" if it may move. reliable(pod, source, target):
+    why the measurements do not suffice for this move, "" if they do."""
+
+    min_gain: float = 0.2
+    most: int = 20
+    may_move: Callable[[Pod, str], str] = lambda _pod, _node: ""
+    reliable: Callable[[Pod, str, str], str] = lambda _pod, _source, _target: ""
+
+
+def make_plan(
+    view: ClusterView,
+    running: Sequence[Running],
+    filters: Mapping[str, Filter],
+    strategy: Strategy,
+    rules: PlanRules,
+) -> Plan:
+    """Plan the moves that gain most, each on the view that those before it leave."""
+    view = replace(view, placed_in_run=np.zeros(len(view), dtype=np.int64))
+    stays: dict[str, Stay] = {}
+    heap: list[tuple[float, int]] = []
+    found: dict[int, PlannedMove] = {}
+    for number, (pod, node) in enumerate(running):
+        if reason := rules.may_move(pod, node):
+            stays[pod.key] = Stay(pod.key, node, reason)
+            continue
+        move = propose(view, pod, node, filters, strategy, rules)
+        if isinstance(move, Stay):
+            stays[pod.key] = move
+        else:
+            found[number] = move
+            heap.append((-(move.gain or 0.0), number))
+    heapify(heap)
+    moves: list[PlannedMove] = []
+    while heap:
+        gain, number = heappop(heap)
+        pod, node = running[number]
+        if len(moves) == rules.most:
+            why = f"a plan has {rules.most} moves at most, and others gain more"
+            stays[pod.key] = Stay(pod.key, node, why)
+            continue
+        # The moves before this one may have changed what it gains.
+        move = propose(view, pod, node, filters, strategy, rules)
+        if isinstance(move, Stay):
+            stays[pod.key] = replace(move, why=f"after the moves before it: {move.why}")
+        elif heap and -(move.gain or 0.0) > heap[0][0] and -(move.gain or 0.0) > gain:
+            heappush(heap, (-(move.gain or 0.0), number))
+        else:
+            moves.append(move)
+            source, target = view.table.index[node], view.table.index[move.target]
+            view = view.without_placement(pod, source).with_placement(pod, target)
+            view = replace(view, placed_in_run=np.zeros(len(view), dtype=np.int64))
+    return Plan(strategy.name, strategy.better, tuple(moves), tuple(stays.values()))
+
+
+def propose(
+    view: ClusterView,
+    pod: Pod,
+    node: str,
+    filters: Mapping[str, Filter],
+    strategy: Strategy,
+    rules: PlanRules,
+) -> PlannedMove | Stay:
+    """The best move of one pod, or why it stays where it is."""
+    source = view.table.index.get(node)
+    if source is None:
+        return Stay(pod.key, node, "its node is not known")
+    view = view.without_placement(pod, source)
+    failure = pre_filter_failure(pod)
+    if failure is not None:
+        return Stay(pod.key, node, f"it could not be placed again: {failure}")
+    results = {name: run(view, pod) for name, run in filters_with(filters, strategy).items()}
+    others = feasible_nodes(view, results)
+    others = others[others != source]
+    if not others.size:
+        return Stay(pod.key, node, "no other node passes the filters")
+    # Some strategies compare the candidates with each other, so all are scored together.
+    candidates = np.union1d(others, [source])
+    scores = strategy.score(view, pod, candidates)
+    at = int(np.searchsorted(candidates, source))
+    there = np.flatnonzero(candidates != source)
+    now = float(scores.total[at])
+    if np.isnan(now):
+        return Stay(pod.key, node, f"{strategy.name} cannot score its node {node}")
+    chosen = int(there[best(scores.total[there], strategy.better)[0]])
+    then = float(scores.total[chosen])
+    target = view.table.names[candidates[chosen]]
+    gain = gain_of(now, then, strategy.better)
+    if np.isnan(then) or gain <= 0:
+        return Stay(pod.key, node, f"no other node is better: {now:.4g}, {target} {then:.4g}")
+    if gain < rules.min_gain:
+        why = f"{target} gains {gain:.0%}, less than {rules.min_gain:.0%}"
+        return Stay(pod.key, node, f"{why}: {now:.4g} -> {then:.4g}")
+    if reason := rules.reliable(pod, node, target):
+        return Stay(pod.key, node, f"{target} seems to gain {gain:.0%}, but {reason}")
+    why = f"{now:.4g} -> {then:.4g}, {strategy.better} is better: {scores.why(chosen)}"
+    return PlannedMove(pod, node, target, why, now, then, gain)
+
+
+def gain_of(now: float, then: float, better: Better) -> float:
+    """How much better `then` is, as a share of the larger score; negative if it is worse."""
+    difference = now - then if better == "lower" else then - now
+    largest = max(abs(now), abs(then))
+    return difference / largest if largest else 0.0

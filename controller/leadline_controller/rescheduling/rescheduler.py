@@ -1,0 +1,395 @@
+"""Makes plans of moves from the cluster as it is, and has them carried out: when somebody asks, or
+when another part submits one."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.framework.cycle import Filter, Strategy, filters_with
+from leadline_controller.framework.model import SCHEDULER_NAME, Pod
+from leadline_controller.framework.ports import (
+    Clock,
+    Cluster,
+    ClusterChange,
+    ClusterError,
+    InvalidError,
+    Leadership,
+    PodChanged,
+)
+from leadline_controller.framework.queueing_hints import ClusterEvent
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.rescheduling.executor import FIRST, Executor, ExecutorHooks, MoveOutcome
+from leadline_controller.rescheduling.guards import Guards, Neighbourhood
+from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, Pause
+from leadline_controller.rescheduling.plan import (
+    Plan,
+    PlannedMove,
+    PlanRules,
+    Stay,
+    make_plan,
+    propose,
+)
+from leadline_controller.rescheduling.quality import why_unreliable
+from leadline_controller.rescheduling.trigger import Assumptions
+from leadline_controller.telemetry.state import TelemetryState
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 1.0
+_RECOVER_S = 10.0
+_LOOK_S = 10.0
+Mode = Literal["off", "manual", "automatic"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReschedulingSettings:
+    """When pods may be moved. mode: "off" plans only, "manual" moves when somebody asks,
+    "automatic" also by itself. min_gain: the least gain of a move, as a share of the score.
+    worse_for_s: how long a placement must be worse than assumed. cooldown_s: how long a workload
+    rests after its last new pod. timeout_s: for each wait of a move. admins: common names of the
+    client certificates that may move pods or pause."""
+
+    mode: Mode = "off"
+    min_gain: float = 0.2
+    worse_for_s: float = 300.0
+    cooldown_s: float = 3600.0
+    timeout_s: float = 300.0
+    budgets: HourlyBudgets = field(default_factory=HourlyBudgets)
+    admins: tuple[str, ...] = ()
+
+
+class PlanChangedError(Exception):
+    """The plan that somebody wants carried out is no longer the one that would be made now."""
+
+
+class RefusedError(Exception):
+    """Nothing is moved now; str() says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReschedulingProfile:
+    """By which rule pods are placed, and which pods."""
+
+    strategy: Strategy
+    filters: Mapping[str, Filter]
+    scheduler_name: str = SCHEDULER_NAME
+
+
+class Rescheduler:
+    """Plans moves, and carries them out while it leads.
+
+    now_unix_s: None while the clock is not set. requeue: told of room that is free again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: ClusterState,
+        telemetry: TelemetryState,
+        decisions: DecisionLog,
+        profile: ReschedulingProfile,
+        settings: ReschedulingSettings,
+        clock: Clock,
+        leadership: Leadership,
+        requeue: Callable[[ClusterEvent], None] = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self.journal = Journal(cluster, settings.budgets)
+        self.running: Plan | None = None
+        self.last: tuple[str, tuple[MoveOutcome, ...]] = ("", ())
+        self._state = state
+        self._telemetry = telemetry
+        self._decisions = decisions
+        self._profile = profile
+        self._clock = clock
+        self._leadership = leadership
+        self._submitted: asyncio.Queue[tuple[Plan, asyncio.Future[list[MoveOutcome]]]] = (
+            asyncio.Queue()
+        )
+        self._assumptions = Assumptions(profile.strategy.needs, settings.min_gain)
+        self._looked_s = float("-inf")
+        self._planning = asyncio.Lock()
+        self._recovered = asyncio.Event()
+        if settings.mode == "off":
+            self._recovered.set()
+        hooks = ExecutorHooks(
+            self._refusal, self._fits_beside, self.now_unix_s, requeue, decisions.set_outcome
+        )
+        self._executor = Executor(
+            cluster, state, self.journal, hooks, clock, leadership, settings.timeout_s
+        )
+
+    def now_unix_s(self) -> float | None:
+        """Seconds since 1970; None while the clock is not set."""
+        now = self._decisions.now()
+        return now.unix_s(now)
+
+    def observe(self, change: ClusterChange) -> None:
+        """The cluster's state has changed."""
+        self._executor.observe()
+        match change:
+            case PodChanged(pod) if pod.node_name and not self._assumptions.knows(pod.uid):
+                self._looked_s = float("-inf")  # before what was assumed is forgotten
+            case _:
+                pass
+
+    def why_it_stays(self) -> Callable[[Pod], str]:
+        """Says of each pod why it must not be moved now, "" if it may."""
+        return self._guards().why_it_stays
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a plan is being carried out, or waits for that."""
+        return self.running is not None or not self._submitted.empty()
+
+    async def plan(self, only: Container[str] | None = None) -> Plan:
+        """The moves that would be made now, and why the other pods stay. only: the uids of the pods
+        to look at, None for all. Thousands of pods take seconds, so a thread searches, one plan
+        at a time."""
+        async with self._planning:
+            return await self._plan(only)
+
+    async def _plan(self, only: Container[str] | None) -> Plan:
+        guards = self._guards()
+        running = [each for each in self._running() if only is None or each[0].uid in only]
+        rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
+        profile = self._profile
+        view = self._view()
+        plan = await asyncio.to_thread(
+            make_plan, view, running, profile.filters, profile.strategy, rules
+        )
+        moves = [replace(m, disruption=await self._disruption(m)) for m in plan.moves]
+        return replace(plan, moves=tuple(moves))
+
+    def submit(self, plan: Plan) -> "asyncio.Future[list[MoveOutcome]]":
+        """Have a plan carried out after those before it. Every move is checked again when its turn
+        comes, by the same rules. The future has an outcome for each move, and no exception."""
+        done: asyncio.Future[list[MoveOutcome]] = asyncio.get_running_loop().create_future()
+        self._submitted.put_nowait((plan, done))
+        return done
+
+    async def apply(self, plan_id: str) -> Plan:
+        """Have just this plan carried out. Raises PlanChangedError if another one would be made
+        now, and RefusedError."""
+        if self.settings.mode == "off":
+            raise RefusedError(
+                'rescheduling is off: set mode = "manual" in the section [rescheduling] of the '
+                "controller's settings"
+            )
+        if not self._leadership.leads():
+            raise RefusedError(f"another controller leads: {self._leadership.holder() or 'none'}")
+        plan = await self.plan()
+        if self.running is not None:
+            raise RefusedError(f"plan {self.running.id} is being carried out; wait for its end")
+        if plan.id != plan_id:
+            raise PlanChangedError(
+                f"the cluster has changed since plan {plan_id[:40]}: it would be {plan.id} now, "
+                f"with {len(plan.moves)} moves; look at it with --dry-run"
+            )
+        self.running = plan  # until its turn is over
+        self.submit(plan)
+        return plan
+
+    async def pause(self, duration_s: float | None, reason: str) -> None:
+        """Move nothing for some time, or until `resume`. Raises ClusterError."""
+        now_s = self.now_unix_s() or 0.0
+        until_s = None if duration_s is None else now_s + duration_s
+        await self.journal.set_pause(Pause(now_s, until_s, reason))
+
+    async def resume(self) -> None:
+        """End a pause. Raises ClusterError."""
+        await self.journal.set_pause(None)
+
+    def recovered(self) -> bool:
+        """Whether pods may be placed: the room for moves that an earlier leader began is kept."""
+        return self._recovered.is_set()
+
+    async def wait_recovered(self) -> None:
+        """Wait until pods may be placed."""
+        await self._recovered.wait()
+
+    async def run(self) -> None:
+        """While this controller leads, finish what an earlier leader began, then carry out what is
+        submitted; until cancelled."""
+        said = ""
+        while True:
+            await self._leadership.wait()
+            try:
+                await self._lead()
+            except Exception as error:  # any error is logged once
+                if repr(error) != said:
+                    said = repr(error)
+                    log.error("rescheduling failed, starting again: %s", said, exc_info=error)
+                self._recovered.set()  # pods must be placed all the same
+                await self._clock.sleep(_POLL_S)
+
+    async def _lead(self) -> None:
+        """What `run` does, until this controller no longer leads."""
+        if self.settings.mode != "off":
+            await self._recover()
+        while self._leadership.leads():
+            await self._carry_out_next()
+            if self.settings.mode == "automatic":
+                await self._look()
+        if self.settings.mode != "off":
+            self._recovered.clear()
+
+    async def _recover(self) -> None:
+        while not self._state.listed:
+            await self._clock.sleep(_POLL_S)
+        begun_s, said = self._clock.now_s(), ""
+        while self._leadership.leads():
+            try:
+                notes = await self._executor.adopt()
+            except ClusterError as error:
+                if type(error).__name__ != said:
+                    said = type(error).__name__
+                    log.warning("the moves that have begun cannot be read, trying again: %s", error)
+                # Pods must not wait for long; what has begun is finished later all the same.
+                if self._clock.now_s() - begun_s >= _RECOVER_S or isinstance(error, InvalidError):
+                    self._recovered.set()
+                await self._clock.sleep(_POLL_S)
+            else:
+                self._recovered.set()
+                await self._executor.finish(notes)
+                return
+
+    async def _carry_out_next(self) -> None:
+        """Carry out a submitted plan, if one comes within a second."""
+        getting = asyncio.ensure_future(self._submitted.get())
+        slept = asyncio.ensure_future(self._clock.sleep(_POLL_S))
+        try:
+            await asyncio.wait((getting, slept), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            slept.cancel()
+            if not getting.done():
+                getting.cancel()
+        if not getting.done():
+            return
+        plan, done = getting.result()
+        self.running = plan
+        try:
+            outcomes = await self._executor.carry_out(plan)
+            self.last = (plan.id, tuple(outcomes))
+            if not done.done():
+                done.set_result(outcomes)
+        finally:
+            self.running = None
+            done.cancel()
+
+    async def _look(self) -> None:
+        """Plan moves of the pods whose placements have been worse than assumed for long enough."""
+        now_s = self._clock.now_s()
+        if now_s - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        view, running = self._view(), self._running()
+        worse = self._assumptions.look(view, running, now_s, self._decided_on)
+        due = [each for each in worse if now_s - each.since_s >= self.settings.worse_for_s]
+        if not due or not self._submitted.empty() or self.journal.is_paused(self.now_unix_s()):
+            return
+        plan = await self.plan({each.pod.uid for each in due})
+        reasons = {each.pod.uid: each.why for each in due}
+        moves = (replace(m, why=f"{reasons[m.pod.uid]}; {m.why}") for m in plan.moves)
+        plan = replace(plan, moves=tuple(moves))
+        for each in due:
+            self._assumptions.look_again(each.pod.uid, now_s)
+        for stay in plan.stays:
+            log.info("%s stays on %s: %s", stay.pod, stay.node, stay.why)
+        if plan.moves:
+            self.submit(plan)
+
+    def _decided_on(self, pod: Pod) -> ClusterView | None:
+        record = self._decisions.get(pod.key)
+        if record is None or record.uid != pod.uid or record.decision is None:
+            return None
+        return record.decision.basis()[0]
+
+    def _running(self) -> list[tuple[Pod, str]]:
+        return [
+            (pod, node)
+            for pod, node in self._state.pods()
+            if node is not None and pod.node_name == node and not pod.finished
+        ]
+
+    async def _disruption(self, move: PlannedMove) -> str:
+        """What the users of a moved pod notice."""
+        owner = move.pod.owner.uid if move.pod.owner else ""
+        try:
+            workload = await self._executor.replacement_first(move.pod)
+        except ClusterError:
+            workload = None
+        if workload is not None and self._fits_beside(move):
+            return FIRST
+        alike = [p for p, _ in self._state.pods() if p.owner is not None and p.owner.uid == owner]
+        others = sum(each.ready and not each.terminating for each in alike) - 1
+        if others < 1:
+            return "the only ready pod of its workload is away until another is ready"
+        return f"one pod of its workload is away, {others} stay"
+
+    def _view(self, pod: Pod | None = None) -> ClusterView:
+        return self._state.view(self._telemetry, self._clock.now_s(), pod)
+
+    def _guards(self) -> Guards:
+        pods = [pod for pod, _ in self._state.pods()]
+        storage = self._view().storage
+        around = Neighbourhood(
+            pods=pods,
+            budgets=self._state.budgets(),
+            claims=storage.claims,
+            volumes=storage.volumes,
+            now_s=self.now_unix_s() or float("-inf"),
+            cooldown_s=self.settings.cooldown_s,
+            scheduler_name=self._profile.scheduler_name,
+        )
+        return Guards(around)
+
+    def _rules(self, may_move: Callable[[Pod, str], str]) -> PlanRules:
+        return PlanRules(
+            min_gain=self.settings.min_gain,
+            most=self.settings.budgets.cluster,
+            may_move=may_move,
+            reliable=why_unreliable(
+                self._telemetry, self._view(), self._profile.strategy.needs, self._clock.now_s()
+            ),
+        )
+
+    def _refusal(self, move: PlannedMove) -> str:
+        """Why a move must not begin now; empty if it may."""
+        pod = self._state.pod(move.pod.uid)
+        if pod is None:
+            return "it is gone"
+        if reason := self._guards().why_it_stays(pod):
+            return reason
+        view, profile = self._view(pod), self._profile
+        wanted = replace(pod, requests=move.pod.requests)  # more, if it moves for want of room
+        target = view.table.index.get(move.target)
+        if target is None:
+            return f"{move.target} is gone"
+        if move.gain is not None:
+            rules = self._rules(lambda _pod, _node: "")
+            found = propose(view, pod, move.source, profile.filters, profile.strategy, rules)
+            if isinstance(found, Stay):
+                return f"it need not move any more: {found.why}"
+            if found.target != move.target:
+                return f"{found.target} is better than {move.target} now"
+        else:
+            without = view.without_placement(pod, view.table.index[move.source])
+            for name, run in filters_with(profile.filters, profile.strategy).items():
+                result = run(without, wanted)
+                if not result.passes[target]:
+                    return f"{move.target}: {name}: {result.reason(target)}"
+        return ""
+
+    def _fits_beside(self, move: PlannedMove) -> bool:
+        """Whether the replacement passes the filters on the target while the old pod runs."""
+        view, profile = self._view(move.pod), self._profile
+        target = view.table.index.get(move.target)
+        filters = filters_with(profile.filters, profile.strategy)
+        return target is not None and all(
+            run(view, move.pod).passes[target] for run in filters.values()
+        )

@@ -1,0 +1,124 @@
+"""The moves of a batch strategy (KubeDSM): those that make room for pending pods, and, once an
+interval, a suggestion without any (Algorithm 2).
+
+KubeDSM's placement manager verifies each step by an event (its Table 3): the pod is deleted,
+another one of the same Deployment appears, and the node that it is bound to is the target. The
+executor waits for just these, and a step that fails or is contradicted cancels those after it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.batch import BatchStrategy, Move, in_steps, make_plan
+from leadline_controller.framework.cycle import filters_with
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import Clock, Leadership
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.rescheduling.executor import MoveOutcome
+from leadline_controller.rescheduling.journal import MoveNote
+from leadline_controller.rescheduling.plan import of_moves
+from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
+
+log = logging.getLogger(__name__)
+
+
+class Suggestions:
+    """Plans and submits the moves of a batch strategy, while this controller leads, rescheduling is
+    automatic and not paused, and no other plan is under way. view: of the cluster as it is."""
+
+    def __init__(
+        self,
+        rescheduler: Rescheduler,
+        state: ClusterState,
+        view: Callable[[], ClusterView],
+        profile: ReschedulingProfile,
+        random: Random,
+        clock: Clock,
+        leadership: Leadership,
+    ) -> None:
+        self._rescheduler = rescheduler
+        self._state = state
+        self._view = view
+        self._filters = filters_with(profile.filters, profile.strategy)
+        self._strategy = profile.strategy
+        self._random = random
+        self._clock = clock
+        self._leadership = leadership
+
+    def movable(self) -> Callable[[Pod], bool]:
+        """Whether a running pod may be moved now."""
+        if self._why_not():
+            return lambda _: False
+        why_it_stays = self._rescheduler.why_it_stays()
+        return lambda pod: not why_it_stays(pod)
+
+    def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> Awaitable[bool] | None:
+        """Submit these moves of pods of `view`, unless they exceed the budgets: a part of them
+        could leave the cluster worse than none. True when all are done; None if none begins."""
+        why_not = self._why_not() or self._over_budget(view, moves)
+        if why_not:
+            log.info("%d moves are not begun: %s", len(moves), why_not)
+            return None
+        return _all_moved(self._rescheduler.submit(of_moves(self._strategy, view, moves)))
+
+    async def run(self, interval_s: float) -> None:
+        """Make a suggestion once an interval, until cancelled. An error must not end it."""
+        while True:
+            await self._clock.sleep(interval_s)
+            try:
+                await self.suggest()
+            except Exception as error:  # the next suggestion may work
+                log.error("a suggestion failed: %r", error, exc_info=error)
+
+    async def suggest(self) -> int:
+        """Plan moves without pending pods, have them made, and wait for that. Returns how many were
+        begun."""
+        strategy = self._strategy
+        if self._why_not() or not self._state.listed or not isinstance(strategy, BatchStrategy):
+            return 0
+        view = self._view()
+        running, may_move = self._state.staying(view), self.movable()
+
+        def planned() -> tuple[Move, ...]:
+            plan, _ = make_plan(
+                *(view, [], running, self._filters, strategy, self._random), may_move
+            )
+            return in_steps(view, plan.moves, self._filters)
+
+        moves = await asyncio.to_thread(planned)
+        moved = self.have_moved(view, moves) if moves else None
+        if moved is None:
+            return 0
+        await moved
+        return len(moves)
+
+    def _why_not(self) -> str:
+        rescheduler = self._rescheduler
+        pause, now_s = rescheduler.journal.pause, rescheduler.now_unix_s()
+        if rescheduler.settings.mode != "automatic":
+            return "rescheduling is not automatic"
+        if not self._leadership.leads():
+            return "this controller does not lead"
+        if now_s is None or (pause is not None and pause.holds(now_s)):
+            return "rescheduling is paused, or the clock is not set"
+        return "another plan is under way" if rescheduler.is_busy else ""
+
+    def _over_budget(self, view: ClusterView, moves: Sequence[Move]) -> str:
+        """Which budget these moves together would exceed; empty if none."""
+        journal, settings = self._rescheduler.journal, self._rescheduler.settings
+        now_s = self._rescheduler.now_unix_s() or 0.0
+        notes, names = list(journal.of_the_hour(now_s)), view.table.names
+        for move in moves:
+            owner = move.pod.owner.uid if move.pod.owner else ""
+            source, target = names[move.source], names[move.target]
+            if reason := settings.budgets.refusal(notes, owner, (source, target)):
+                return reason
+            notes.append(MoveNote(move.pod.uid, move.pod.key, owner, source, target, now_s))
+        return ""
+
+
+async def _all_moved(outcomes: "asyncio.Future[list[MoveOutcome]]") -> bool:
+    return all(outcome.ending == "moved" for outcome in await outcomes)

@@ -1,0 +1,108 @@
+"""When a placement is worth a second look: what was measured of its node has been worse than when
+the pod came there, for long enough. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import METRICS, ClusterView
+
+# More of these is worse, and how much more at least; less bandwidth is worse. The other metrics are
+# the traffic of the pods themselves.
+_LEAST_RISE = {"rtt_ms": 2.0, "cpu_percent": 20.0, "memory_percent": 20.0}
+_BANDWIDTH = "bandwidth_mbps"
+
+
+@dataclass(frozen=True, slots=True)
+class Worse:
+    """A placement that is worse than assumed. since_s: on the clock of the views. why: one
+    sentence."""
+
+    pod: Pod
+    node: str
+    since_s: float
+    why: str
+
+
+@dataclass(slots=True)
+class _Placement:
+    node: str
+    assumed: dict[str, float] = field(default_factory=dict)
+    worse_since_s: float | None = None
+
+
+class Assumptions:
+    """What was measured of each pod's node when it was chosen, as the strategy needs it.
+
+    worse_by: the share by which a value must be worse. Without the decision, as after a restart,
+    and for a value that was unknown, what is known first counts.
+    """
+
+    def __init__(self, needs: Iterable[str], worse_by: float) -> None:
+        self._needs = [name for name in needs if name == _BANDWIDTH or name in _LEAST_RISE]
+        self._worse_by = worse_by
+        self._placements: dict[str, _Placement] = {}
+
+    def knows(self, uid: str) -> bool:
+        """Whether a look has seen the pod with this uid."""
+        return uid in self._placements
+
+    def look(
+        self,
+        view: ClusterView,
+        running: Iterable[tuple[Pod, str]],
+        now_s: float,
+        decided_on: Callable[[Pod], ClusterView | None] = lambda _: None,
+    ) -> list[Worse]:
+        """The placements that are worse than assumed now, and since when without a break.
+        decided_on: the view of the decision that placed a pod, None if it is no longer known."""
+        found, kept = [], {}
+        for pod, node in running:
+            at = view.table.index.get(node)
+            if at is None:
+                continue
+            placement = self._placements.get(pod.uid)
+            if placement is None or placement.node != node:
+                placement = _Placement(node)
+                then = decided_on(pod)
+                if then is not None and node in then.table.index:
+                    placement.assumed |= self._values(then, pod, then.table.index[node])
+            kept[pod.uid] = placement
+            now = self._values(view, pod, at)
+            for name, value in now.items():
+                placement.assumed.setdefault(name, value)
+            why = self._why_worse(placement.assumed, now, node)
+            if not why:
+                placement.worse_since_s = None
+                continue
+            if placement.worse_since_s is None:
+                placement.worse_since_s = now_s
+            found.append(Worse(pod, node, placement.worse_since_s, why))
+        self._placements = kept
+        return found
+
+    def look_again(self, uid: str, now_s: float) -> None:
+        """A plan was made for this pod: only if it stays worse as long again, another one is."""
+        if uid in self._placements:
+            self._placements[uid].worse_since_s = now_s
+
+    def _values(self, view: ClusterView, pod: Pod, at: int) -> dict[str, float]:
+        values = {name: float(getattr(view.metrics, name)[at]) for name in METRICS}
+        user = view.table.index.get(pod.annotations.user_node or "")
+        values["rtt_ms"] = float("nan")
+        if user is not None and user != at:
+            values["rtt_ms"] = float(view.links.rtt_ms_from(user)[at])
+        return {name: values[name] for name in self._needs if not np.isnan(values[name])}
+
+    def _why_worse(self, assumed: Mapping[str, float], now: Mapping[str, float], node: str) -> str:
+        for name, value in now.items():
+            was = assumed[name]
+            if name == _BANDWIDTH:
+                is_worse = value < was * (1 - self._worse_by)
+            else:
+                is_worse = value > max(was * (1 + self._worse_by), was + _LEAST_RISE[name])
+            if is_worse:
+                return f"{name} of {node} is {value:.4g}, and was {was:.4g}"
+        return ""

@@ -1,0 +1,130 @@
+"""Plans pending pods together, for strategies that do so (KubeDSM), on a live cluster.
+
+A plan may move running pods. Whoever moves them says which may be moved, and when it is done; the
+pods for which they make room wait until then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.batch import (
+    BatchPlan,
+    BatchStrategy,
+    Move,
+    Running,
+    in_steps,
+    make_plan,
+)
+from leadline_controller.framework.cycle import Filter, filters_with
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import Bools, ClusterView
+from leadline_controller.scheduling.decision_step import DecisionProfile
+
+# The paper plans 20 pods in less than a second; a larger batch has to wait for its end.
+MOST_IN_BATCH = 50
+
+
+class Moves(Protocol):
+    """Whoever moves running pods."""
+
+    def movable(self) -> Callable[[Pod], bool]:
+        """Whether a running pod may be moved now; safe to call in another thread."""
+        ...
+
+    def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> Awaitable[bool] | None:
+        """Have these moves of pods of `view` made, one after the other. True when all are done,
+        false when one failed and those after it were cancelled; None if none of them is begun."""
+        ...
+
+
+class NoMoves:
+    """Nobody moves running pods."""
+
+    def movable(self) -> Callable[[Pod], bool]:
+        """No pod."""
+        return lambda _: False
+
+    def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> None:  # the port's
+        """Nothing is moved."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What is planned for the pods of a batch. nodes: pod's key -> node's name and one sentence; a
+    pod without an entry is decided on alone. waiting: uids of the pods that wait until running pods
+    have moved; `moved` tells, None if nobody moves. steps: the number of these moves."""
+
+    nodes: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    waiting: tuple[str, ...] = ()
+    moved: Awaitable[bool] | None = None
+    steps: int = 0
+
+
+class BatchPlanner:
+    """Plans batches by one strategy."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        profile: DecisionProfile,
+        strategy: BatchStrategy,
+        moves: Callable[[], Moves],
+    ) -> None:
+        self._state = state
+        self._filters = filters_with(profile.filters, strategy)
+        self._strategy = strategy
+        self._random = profile.random
+        self._moves = moves
+
+    async def plan(self, view: ClusterView, pods: Sequence[Pod]) -> Batch:
+        """Plan these pending pods on the cluster as it is, in a thread, and begin the moves."""
+        unplanned = [pod for pod in pods if self._state.reservation_of(pod) is None]
+        if not unplanned:
+            return Batch()
+        running, moves = self._state.staying(view), self._moves()
+        plan, steps = await asyncio.to_thread(self._plan, view, unplanned, running, moves.movable())
+        names = view.table.names
+        why = "as planned for the whole batch"
+        nodes = {key: (names[at], plan.why.get(key, why)) for key, at in plan.placed.items()}
+        if not steps:
+            return Batch(nodes)
+        waiting = tuple(
+            pod.uid for pod in unplanned if waits_for(view, pod, plan, steps, self._filters)
+        )
+        return Batch(nodes, waiting, moves.have_moved(view, steps), len(steps))
+
+    def _plan(
+        self,
+        view: ClusterView,
+        pods: Sequence[Pod],
+        running: Sequence[Running],
+        may_move: Callable[[Pod], bool],
+    ) -> tuple[BatchPlan, tuple[Move, ...]]:
+        plan, _ = make_plan(
+            *(view, pods, running, self._filters, self._strategy, self._random), may_move
+        )
+        return plan, in_steps(view, plan.moves, self._filters)
+
+
+def waits_for(
+    view: ClusterView,
+    pod: Pod,
+    plan: BatchPlan,
+    steps: Sequence[Move],
+    filters: Mapping[str, Filter],
+) -> bool:
+    """Whether the pod's place is free only after the moves: one of them makes room for it, or
+    leaves the node, which does not pass the filters before that."""
+    at = plan.placed.get(pod.key)
+    if at is None:
+        return False
+    if any(pod.key in move.room_for for move in steps):
+        return True
+    passes: Bools = np.logical_and.reduce([run(view, pod).passes for run in filters.values()])
+    return not passes[at] and any(move.source == at for move in steps)

@@ -1,0 +1,154 @@
+"""Plans and moves over gRPC, as the command line asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from leadline_controller.api import grpc as served
+from leadline_controller.api.settings import ServeSettings
+from leadline_controller.cli.__main__ import leadline
+from leadline_controller.config import Settings
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
+from leadline_controller.rescheduling.journal import HourlyBudgets
+from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
+from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.wiring import Controller, running
+
+from tests.kube.moving import Liking
+from tests.support.memory_cluster import MemoryCluster
+
+
+class Asked:
+    """A controller with its API, and the command line that asks it."""
+
+    def __init__(self, controller: Controller, cluster: MemoryCluster, address: str) -> None:
+        self.controller = controller
+        self.cluster = cluster
+        self._address = address
+
+    async def ask(self, *arguments: str) -> Result:
+        command = [*arguments, "--address", self._address]
+        return await asyncio.to_thread(CliRunner().invoke, leadline, command)
+
+    async def json(self, *arguments: str) -> Any:
+        answer = await self.ask(*arguments, "-o", "json")
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.stdout)
+
+
+@asynccontextmanager
+async def asked(address: str = "127.0.0.1:0", **settings: Any) -> AsyncIterator[Asked]:
+    cluster = MemoryCluster([Node(name, {CPU: 4000, PODS: 9}) for name in ("n1", "n2")])
+    owner = Owner("ReplicaSet", "web", "uid-web")
+    for name, owned in (("web", owner), ("alone", None)):
+        cluster.put_pod(
+            Pod(
+                *("default", name, f"uid-{name}"),
+                requests={CPU: 100, PODS: 1},
+                node_name="n1",
+                owner=owned,
+                ready=True,
+                created_s=1.0,
+            )
+        )
+    given = {"cooldown_s": 0.0, "timeout_s": 0.2, "budgets": HourlyBudgets(9, 9, 9), **settings}
+    whole = Settings(rescheduling=ReschedulingSettings(**given), serve=ServeSettings(address))
+    controller = Controller(whole, cluster)
+    how = SchedulingProfile(Liking({"n2": 4.0}), FILTERS, Random(1))
+    async with (
+        controller.rescheduling(how),
+        running(controller.scheduler(how).run()),
+        controller.serving_api("liking") as at,
+    ):
+        yield Asked(controller, cluster, at)
+
+
+async def test_a_dry_run_shows_moves_and_why_others_stay() -> None:
+    async with asked() as here:
+        plan = await here.json("reschedule", "--dry-run")
+        (move,) = plan["moves"]
+        assert (move["pod"], move["source"], move["target"]) == ("default/web", "n1", "n2")
+        assert (move["score"], move["better_score"], move["gain"]) == (1.0, 4.0, 0.75)
+        assert "only ready pod" in move["disruption"]
+        (stay,) = plan["stays"]
+        assert (stay["pod"], "no owner" in stay["why"]) == ("default/alone", True)
+        assert plan["state"]["mode"] == "off"
+
+        shown = (await here.ask("reschedule")).output
+        assert f"plan {plan['id']}" in shown
+        assert "75 %" in shown
+        assert "rescheduling is off" in shown
+
+
+async def test_when_it_is_off_nothing_is_moved() -> None:
+    async with asked() as here:
+        answer = await here.ask("reschedule", "--apply")
+        assert answer.exit_code == 1
+        assert 'set mode = "manual"' in answer.output
+        assert here.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_just_this_plan_or_what_has_changed() -> None:
+    async with asked(mode="manual") as here:
+        plan = await here.json("reschedule")
+        other = await here.ask("reschedule", "--apply", "0123456789ab")
+        assert "the cluster has changed" in other.output
+        assert plan["id"] in other.output
+
+        ended = await here.ask("reschedule", "--apply", plan["id"], "-o", "json")
+
+        # Nobody makes a replacement here.
+        assert ended.exit_code == 1
+        (outcome,) = json.loads(ended.stdout)["outcomes"]
+        assert (outcome["pod"], outcome["ending"]) == ("default/web", "failed")
+        assert here.cluster.pod("default/web").terminating
+        again = await here.json("reschedule", "--apply")
+        assert again["moves"] == []
+
+
+async def test_a_pause_is_shown_and_kept_and_ends() -> None:
+    async with asked(mode="manual") as here:
+        paused = await here.json("pause", "--for", "2h", "--reason", "new  switch")
+        assert paused["paused"]
+        assert paused["pause"]["reason"] == "new switch"
+        assert 7100 < paused["pause"]["left_s"] <= 7200
+        assert "paused" in await here.cluster.read_notes()
+
+        ended = await here.ask("reschedule", "--apply", "-o", "json")
+        (outcome,) = json.loads(ended.stdout)["outcomes"]
+        assert (outcome["ending"], outcome["ending_why"]) == ("refused", "rescheduling is paused")
+
+        assert not (await here.json("resume"))["paused"]
+        assert "paused" not in await here.cluster.read_notes()
+
+
+@pytest.mark.parametrize("command", [["reschedule", "--apply"], ["pause"], ["resume"]])
+async def test_whoever_may_not_is_refused_and_may_look(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "why_refused", lambda *_: "only the queen may")
+    async with asked(mode="manual") as here:
+        answer = await here.ask(*command)
+        assert answer.exit_code == 1
+        assert "you may not change the cluster: only the queen may" in answer.output
+        assert len((await here.json("reschedule"))["moves"]) == 1
+        assert dict(await here.cluster.read_notes()) == {}
+
+
+async def test_over_a_unix_socket(tmp_path: Any) -> None:
+    async with asked(f"unix:{tmp_path}/api", mode="manual") as here:
+        assert (await here.json("pause"))["pause"] == {"reason": "", "left_s": None}
+
+
+async def test_dry_run_and_apply_exclude_each_other() -> None:
+    async with asked() as here:
+        answer = await here.ask("reschedule", "--dry-run", "--apply", "x")
+        assert answer.exit_code == 2

@@ -1,0 +1,120 @@
+"""Automatic mode: what is measured becomes worse, and pods move without anybody asking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+import pytest
+from leadline_controller.config import Settings
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
+from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.rescheduling import rescheduler as reschedulers
+from leadline_controller.rescheduling.journal import HourlyBudgets
+from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
+from leadline_controller.rescheduling.trigger import Assumptions
+from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.wiring import Controller, running
+
+from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
+from tests.support.memory_cluster import MemoryCluster
+
+PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True)
+class ByBandwidth(Strategy):
+    name: ClassVar[str] = "by-bandwidth"
+    better: ClassVar[Better] = "higher"
+    paper: ClassVar[str] = "a test"
+    needs: ClassVar[tuple[str, ...]] = ("bandwidth_mbps",)
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        total = view.metrics.bandwidth_mbps[candidates]
+        return Scores(candidates, total, best(total, self.better), lambda at: f"{total[at]}")
+
+
+class Scene:
+    def __init__(self, **settings: object) -> None:
+        names = ("n1", "n2", "n3")
+        self.cluster = MemoryCluster([Node(name, {CPU: 4000, PODS: 9}) for name in names])
+        owner = Owner("ReplicaSet", "web", "uid-web")
+        web = Pod("default", "web", "uid", {CPU: 1, PODS: 1}, node_name="n1", owner=owner)
+        self.cluster.put_pod(Pod(**{n: getattr(web, n) for n in _FIELDS}, ready=True, created_s=1))
+        given = {"mode": "automatic", "worse_for_s": 0.1, "cooldown_s": 0.0, **settings}
+        given |= {"timeout_s": 0.2, "budgets": HourlyBudgets(9, 9, 9)}
+        whole = Settings(rescheduling=ReschedulingSettings(**given))  # type: ignore[arg-type]
+        self.controller = Controller(whole, self.cluster)
+        self._builder = TelemetryBuilder()
+        self._builder.state = self.controller.telemetry
+        for name in names:
+            self._builder.birth(name)
+
+    def measure(self, n1: float) -> None:
+        """The links of n2 and n3 do 90 Mbit/s, and that of n1 does this much."""
+        now_s = self.controller.clock.now_s()
+        for a, b, mbps in (("n2", "n3", 90.0), ("n1", "n2", n1), ("n1", "n3", n1)):
+            self._builder.bandwidth(a, b, mbps, now_s)
+
+
+_FIELDS = ("namespace", "name", "uid", "requests", "node_name", "owner")
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110  # it changes in many places
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reschedulers, "_LOOK_S", 0.02)
+    monkeypatch.setattr(reschedulers, "_POLL_S", 0.02)
+
+
+async def test_a_link_that_stays_worse_moves_the_pod() -> None:
+    here = Scene()
+    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
+    async with (
+        here.controller.rescheduling(how),
+        running(here.controller.scheduler(how).run()),
+    ):
+        here.measure(80.0)
+        await asyncio.sleep(0.3)
+        assert not here.cluster.pod("default/web").terminating
+
+        here.measure(9.0)
+        here.measure(9.0)
+
+        await until(lambda: here.cluster.pod("default/web").terminating)
+        rescheduler = here.controller.rescheduler
+        assert rescheduler is not None
+        await until(lambda: rescheduler.last[0])
+        (outcome,) = rescheduler.last[1]
+        assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
+
+
+async def test_an_error_does_not_end_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = Scene()
+    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
+    looks = []
+
+    def fail(*_: object) -> list[object]:
+        looks.append(1)
+        if len(looks) < 4:
+            raise ValueError("on purpose")
+        return []
+
+    monkeypatch.setattr(Assumptions, "look", fail)
+    async with here.controller.rescheduling(how), running(here.controller.scheduler(how).run()):
+        await until(lambda: len(looks) > 5)
+    errors = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "on purpose" in errors[0].message

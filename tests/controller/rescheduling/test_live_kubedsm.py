@@ -1,0 +1,220 @@
+"""KubeDSM's suggestions and resized pods, with the controllers that moves depend on, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from leadline_controller.config import Settings
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.times import Moment
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    ContainerResources,
+    PendingResize,
+    Pod,
+)
+from leadline_controller.leaderelection.elector import SOLE_LEADER
+from leadline_controller.rescheduling.journal import HourlyBudgets
+from leadline_controller.rescheduling.rescheduler import Mode, ReschedulingSettings
+from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_controller.wiring import Controller, running
+
+from tests.controller.rescheduling.test_plans_with_failures import Leads
+from tests.controller.scheduling.harness import node
+from tests.support.manual_clock import ManualClock
+from tests.support.workload_cluster import Faults, FaultyApi, WorkloadCluster
+
+WINDOW_S, INTERVAL_S = 0.5, 5.0
+PLENTY = HourlyBudgets(100, 100, 100)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are made at once, not in a thread that the manual clock does not wait for."""
+
+    async def run(plan: Callable[..., Any], *arguments: Any) -> Any:
+        return plan(*arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", run)
+
+
+class Site:
+    """A controller on a cluster of two edge nodes (one core each) and the cloud."""
+
+    def __init__(self, strategy: Strategy, mode: Mode, budgets: HourlyBudgets) -> None:
+        self.clock = ManualClock(1_800_000_000.0)
+        nodes = [node("e1", cpu=1000), node("e2", cpu=1000), node("far", cpu=9000, tier="cloud")]
+        faults = Faults(Random(1))
+        self.cluster = WorkloadCluster(nodes, faults, self.clock.now_s)
+        self._leads = Leads()
+        settings = ReschedulingSettings(mode, cooldown_s=0.0, timeout_s=12.0, budgets=budgets)
+        api = FaultyApi(self.cluster, self._leads)
+        self.controller = Controller(Settings(rescheduling=settings), api, SOLE_LEADER, self.clock)
+        now = lambda: Moment("boot", self.clock.now_s(), 0.0)  # noqa: E731
+        self.controller.decisions = DecisionLog(now=now)
+        self.profile = SchedulingProfile(
+            strategy, FILTERS, Random(1), batch_window_s=WINDOW_S, suggest_interval_s=INTERVAL_S
+        )
+
+    async def pass_s(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.cluster.tick()
+            await self.clock.advance(1.0)
+
+    def where(self, name: str) -> list[str | None]:
+        return sorted(
+            (pod.node_name for pod in self.cluster.pods_of(name)), key=lambda each: each or ""
+        )
+
+    def scale(self, name: str, replicas: int) -> None:
+        key = f"default/{name}"
+        self.cluster._workloads[key] = replace(self.cluster._workloads[key], replicas=replicas)
+
+    def steps(self, step: str) -> int:
+        return self.cluster.witness.steps[step]
+
+
+@asynccontextmanager
+async def site(
+    strategy: Strategy | None = None, mode: Mode = "automatic", budgets: HourlyBudgets = PLENTY
+) -> AsyncIterator[Site]:
+    made = Site(strategy or KubeDsm(), mode, budgets)
+
+    async def run() -> None:
+        controller = made.controller
+        async with (
+            controller.rescheduling(made.profile),
+            running(controller.scheduler(made.profile).run()) as scheduling,
+        ):
+            await scheduling
+
+    task = asyncio.create_task(run())
+    try:
+        yield made
+    finally:
+        task.cancel()
+        await made.clock.advance(5)
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def with_two_in_the_cloud(made: Site) -> None:
+    """d0 fills the edge and then shrinks, while two pods of d1 are in the cloud."""
+    made.cluster.add_workload("d0", 4, None, scaled=True)
+    await made.pass_s(4)
+    assert made.where("d0") == ["e1", "e1", "e2", "e2"]
+    made.cluster.add_workload("d1", 2, None, scaled=True)
+    await made.pass_s(4)
+    assert made.where("d1") == ["far", "far"]
+    made.scale("d0", 2)
+
+
+async def test_pods_come_back_from_the_cloud_when_there_is_room() -> None:
+    async with site() as made:
+        await with_two_in_the_cloud(made)
+        await made.pass_s(40)
+        assert "far" not in made.where("d0") + made.where("d1")
+        assert made.steps("evict") == len(made.cluster.witness.begun) - 2 == 2
+
+
+@pytest.mark.parametrize("mode", ["off", "manual"])
+async def test_nothing_moves_by_itself_unless_it_is_automatic(mode: Mode) -> None:
+    async with site(mode=mode) as made:
+        await with_two_in_the_cloud(made)
+        await made.pass_s(40)
+        assert made.where("d1") == ["far", "far"]
+        assert made.steps("evict") == 0
+
+
+async def test_a_pause_holds_suggestions_back() -> None:
+    async with site() as made:
+        await with_two_in_the_cloud(made)
+        assert made.controller.rescheduler is not None
+        await made.controller.rescheduler.pause(None, "not now")
+        await made.pass_s(30)
+        assert made.where("d1") == ["far", "far"]
+        await made.controller.rescheduler.resume()
+        await made.pass_s(40)
+        assert "far" not in made.where("d1")
+
+
+async def test_a_suggestion_that_exceeds_a_budget_is_not_begun_in_part() -> None:
+    async with site(budgets=HourlyBudgets(workload=1, node=9, cluster=9)) as made:
+        await with_two_in_the_cloud(made)
+        await made.pass_s(40)
+        assert made.where("d1") == ["far", "far"]
+        assert made.steps("evict") == 0
+
+
+async def test_a_step_that_fails_cancels_those_after_it_and_no_pod_is_lost() -> None:
+    async with site() as made:
+        await with_two_in_the_cloud(made)
+        made.cluster.never_ready = {"e1", "e2"}  # no replacement becomes ready there
+        await made.pass_s(12)
+        assert made.steps("evict") == 1
+        await made.pass_s(30)
+        assert made.controller.suggestions is not None
+        made.cluster.never_ready = set()
+        await made.pass_s(60)
+        assert [len(made.cluster.pods_of(name)) for name in ("d0", "d1")] == [2, 2]
+        assert made.cluster.healthy("d0") + made.cluster.healthy("d1") == 4
+        assert "far" not in made.where("d1")
+
+
+async def test_a_batch_waits_for_the_pods_that_make_room_for_it() -> None:
+    """d0 fills the edge and asks for nothing of it; d1 asks for all of its pods there."""
+    async with site(KubeDsm(room="capacity", qos_target=0.0, a=1.0)) as made:
+        made.cluster.add_workload("d0", 4, None, scaled=True)
+        await made.pass_s(6)
+        waits = []
+
+        def put(pod: Pod) -> Pod:
+            wanted = replace(
+                pod.annotations, qos_edge_ratio=1.0 if pod.labels.get("app") == "d1" else None
+            )
+            return original(replace(pod, annotations=wanted))
+
+        original = made.cluster.put_pod
+        made.cluster.put_pod = put  # type: ignore[method-assign]
+        made.cluster.add_workload("d1", 1, None, scaled=True)
+        for _ in range(30):
+            await made.pass_s(1)
+            waits.append((made.where("d1"), made.where("d0").count("far")))
+        assert waits[-1] == ([waits[-1][0][0]], 1)
+        assert waits[-1][0][0] in ("e1", "e2")
+        placed = next(at for at, (d1, _) in enumerate(waits) if d1 and d1[0])
+        assert waits[placed][0][0] in ("e1", "e2"), "it never was in the cloud"
+        assert made.cluster.healthy("d0") == 4
+
+
+async def test_a_resized_pod_moves_to_where_it_fits_and_is_resized_there() -> None:
+    async with site(Dacs()) as made:
+        far = made.cluster.nodes[2]
+        made.cluster.put_node(replace(far, unschedulable=True))
+        made.cluster.add_workload("d0", 1, None, scaled=True)
+        await made.pass_s(5)
+        made.cluster.put_node(far)
+        (pod,) = made.cluster.pods_of("d0")
+        held = {CPU: 500, MEMORY: 2**20, PODS: 1}
+        wanted = {**held, CPU: 3000}
+        asks = (ContainerResources("main", {"cpu": "3"}),)
+        resized = PendingResize("Deferred", held, wanted, asks)
+        made.cluster.put_pod(replace(pod, requests=wanted, resize=resized))
+        await made.pass_s(20)
+        (moved,) = made.cluster.pods_of("d0")
+        assert (moved.node_name, moved.requests[CPU]) == ("far", 3000)
+        assert moved.uid != pod.uid
+        assert (made.steps("evict"), made.steps("resize")) == (1, 1)
+        await made.pass_s(120)
+        assert made.steps("evict") == 1, "it stays there"

@@ -1,0 +1,92 @@
+"""A second look at a placement, when its node stays worse than assumed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from leadline_controller.framework.model import Link, Pod
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.rescheduling.trigger import Assumptions
+
+from tests.controller.builders import node, pod, view
+
+NEEDS = ("rtt_ms", "bandwidth_mbps", "cpu_percent", "disk_bytes_per_s")
+
+
+def cluster(mbps: float = 90.0, rtt_ms: float = 10.0, cpu: float = 20.0) -> ClusterView:
+    unknown = float("nan")
+    return view(
+        [node("n1"), node("user")],
+        metrics={
+            "bandwidth_mbps": [mbps, unknown],
+            "cpu_percent": [cpu, unknown],
+            "disk_bytes_per_s": [1e9 * cpu, unknown],
+        },
+        links=[Link("n1", "user", rtt_ms)],
+    )
+
+
+def placed() -> Pod:
+    return replace(pod("p", annotations={"user-node": "user"}), uid="u")
+
+
+def test_nothing_is_worse_while_values_stay_near() -> None:
+    looking = Assumptions(NEEDS, 0.2)
+    looking.look(cluster(), [(placed(), "n1")], 0)
+    for near in (cluster(mbps=73), cluster(mbps=900), cluster(rtt_ms=11.9), cluster(cpu=39)):
+        assert looking.look(near, [(placed(), "n1")], 10) == []
+
+
+def test_each_value_can_be_worse_and_is_named() -> None:
+    looking = Assumptions(NEEDS, 0.2)
+    looking.look(cluster(), [(placed(), "n1")], 0)
+    for worse, said in (
+        (cluster(mbps=70), "bandwidth_mbps of n1 is 70, and was 90"),
+        (cluster(rtt_ms=13), "rtt_ms of n1 is 13, and was 10"),
+        (cluster(cpu=45), "cpu_percent of n1 is 45, and was 20"),
+    ):
+        assert [each.why for each in looking.look(worse, [(placed(), "n1")], 10)] == [said]
+
+
+def test_time_counts_without_a_break_and_again_after_a_plan() -> None:
+    looking, slow = Assumptions(NEEDS, 0.2), cluster(mbps=20)
+    running = [(placed(), "n1")]
+
+    def since(now: ClusterView, at: float) -> list[float]:
+        return [each.since_s for each in looking.look(now, running, at)]
+
+    assert since(cluster(), 0) == []
+    assert since(slow, 10) == since(slow, 300) == [10]
+    assert since(cluster(), 310) == []
+    assert since(slow, 320) == [320]
+    looking.look_again("u", 400)
+    assert since(slow, 410) == [400]
+
+
+def test_an_unknown_value_is_no_worse_and_assumed_when_first_known() -> None:
+    looking, unknown = Assumptions(NEEDS, 0.2), cluster(mbps=float("nan"))
+    running = [(placed(), "n1")]
+    assert looking.look(unknown, running, 0) == []
+    assert looking.look(cluster(mbps=20), running, 10) == []
+    assert len(looking.look(cluster(mbps=10), running, 20)) == 1
+    assert looking.look(unknown, running, 30) == []
+
+
+def test_a_pod_elsewhere_is_another_placement() -> None:
+    looking = Assumptions(NEEDS, 0.2)
+    looking.look(cluster(), [(placed(), "user")], 0)
+    assert looking.look(cluster(mbps=20), [(placed(), "n1")], 10) == []
+    assert looking.look(cluster(mbps=20), [(placed(), "gone")], 20) == []
+
+
+def test_a_strategy_that_needs_nothing_never_looks_twice() -> None:
+    looking = Assumptions((), 0.2)
+    looking.look(cluster(), [(placed(), "n1")], 0)
+    assert looking.look(cluster(mbps=1, rtt_ms=999, cpu=100), [(placed(), "n1")], 10) == []
+
+
+def test_what_the_decision_knew_is_assumed() -> None:
+    looking, running = Assumptions(NEEDS, 0.2), [(placed(), "n1")]
+    found = looking.look(cluster(mbps=20), running, 0, lambda _: cluster(mbps=90))
+    assert [each.why for each in found] == ["bandwidth_mbps of n1 is 20, and was 90"]
+    assert looking.knows("u")

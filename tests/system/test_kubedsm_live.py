@@ -1,0 +1,45 @@
+"""KubeDSM on a live API server: the edge fills, and has room again; pods are accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.control_plane import ControlPlane
+from tests.kube.controllers import kube_controller_manager
+from tests.kube.kwok import Kwok, kwok
+from tests.system.kubedsm_live import CONTROLLERS, paper_nodes, play
+
+pytestmark = pytest.mark.cluster
+
+
+FULL = {"A": 3, "B": 1, "C": 1, "D": 4}
+ROOMY = {**FULL, "D": 1}
+
+
+@pytest.fixture(scope="module")
+def played(plane: ControlPlane) -> Iterator[Kwok]:
+    with kube_controller_manager(plane, CONTROLLERS), kwok(plane) as running:
+        yield running
+
+
+@pytest.mark.parametrize("autoscaled", [True, False], ids=["eviction", "replacement-first"])
+async def test_pods_come_back_from_the_cloud_and_none_is_lost(
+    plane: ControlPlane, played: Kwok, autoscaled: bool
+) -> None:
+    """Service D fills the edge, so that two pods of A are in the cloud until D shrinks."""
+    prefix = f"kubedsm-{'evict' if autoscaled else 'extra'}"
+    cycles, targets, nodes = [FULL, ROOMY], {"A": 0.0}, paper_nodes(played, prefix)
+    account = await play(
+        *(plane, nodes, prefix, cycles), moves=True, autoscaled=autoscaled, targets=targets
+    )
+    first, last = account.cycles
+    assert sum(FULL.values()) - sum(first.on_edge.values()) == 2
+    assert last.on_edge == ROOMY
+    moved = account.moves["moved"]
+    assert moved >= 2
+    # The ReplicaSet may remove a pod of D that is about to move.
+    assert 0 <= account.unexplained <= len(account.endings) - moved, account.endings
+    assert account.alive == sum(ROOMY.values())
+    assert account.evictions >= 2 if autoscaled else account.evictions == 0

@@ -1,0 +1,185 @@
+"""A real controller is killed at each step of a move, on a real API server with the stock
+controllers: the next leader finishes or undoes the move, and no pod is lost. `make test-moves`
+tries all steps, and `make test` two."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from tests.kube.api import Api, ApiError
+from tests.kube.controllers import kube_controller_manager
+from tests.kube.moving import CONTROLLERS, NOTES, Town, town
+from tests.kube.played_kubelets import played_kubelets
+from tests.system.controller_pair import ControllerPair, controller_pair
+from tests.system.daemons import eventually, leadline
+
+pytestmark = [pytest.mark.cluster, pytest.mark.broker]
+
+# bef places by the memory that is left, which a test can change.
+SETTINGS = """
+[strategy]
+name = "bef"
+[rescheduling]
+mode = "manual"
+cooldown_s = 0
+timeout_s = 20
+min_gain = 0.1
+moves_per_hour = 500
+node_moves_per_hour = 500
+workload_moves_per_hour = 500
+"""
+EXTRA = "leadline.dev/extra-replica"
+COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+@dataclass
+class Scene:
+    """A workload of one pod that is about to move, and kubelets that a test can hold back."""
+
+    pair: ControllerPair
+    place: Town
+    path: str
+    ready: Event
+    fewest: list[int] = field(default_factory=list)
+
+    @property
+    def api(self) -> Api:
+        return self.pair.api
+
+    def notes(self) -> list[Any]:
+        with suppress(ApiError):
+            data = self.api.get(NOTES).get("data") or {}
+            return list(json.loads(data.get("moves", "[]")))
+        return []
+
+    def is_noted(self) -> bool:
+        return any(each["outcome"] == "open" for each in self.notes())
+
+    def is_extra(self) -> bool:
+        return EXTRA in self.api.get(self.path)["metadata"].get("annotations", {})
+
+    def is_placed(self) -> bool:
+        return sum("nodeName" in each["spec"] for each in self.place.pods()) == 2
+
+    def is_costed(self) -> bool:
+        pods = self.place.pods()
+        return any(COST in each["metadata"].get("annotations", {}) for each in pods)
+
+    def is_evicted(self) -> bool:
+        return self.place.where() == []
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPair]:
+    with (
+        controller_pair(tmp_path_factory.mktemp("controllers"), SETTINGS) as running,
+        kube_controller_manager(running.plane, CONTROLLERS),
+    ):
+        yield running
+
+
+@pytest.fixture
+def scene(pair: ControllerPair) -> Iterator[Scene]:
+    pair.both_run()
+    ready = Event()
+    ready.set()
+    with (
+        town(pair.api, nodes=2) as place,
+        played_kubelets(pair.api, "default", lambda _: ready.is_set()),
+    ):
+        give(pair.api, place.node(1), "6Gi")
+        yield Scene(pair, place, place.deployment(), ready)
+        ready.set()
+
+
+def give(api: Api, node: str, memory: str) -> None:
+    api.patch(f"/api/v1/nodes/{node}/status", {"status": {"allocatable": {"memory": memory}}})
+
+
+def move_and_kill(scene: Scene, at: Callable[[], bool], what: str) -> None:
+    """Begin the move, and kill the leader as soon as `at` holds."""
+    leader, _ = scene.pair.both_run()
+    eventually(scene.place.where, lambda where: where == ["n1"], "the pod runs")
+    give(scene.api, scene.place.node(2), "32Gi")
+    eventually(
+        lambda: len(leader.ask("reschedule")["moves"]), lambda n: n == 1, "a move is planned"
+    )
+    call = ("reschedule", "--apply", "--address", leader.address)
+    asking = Thread(target=lambda: leadline(*call))
+    asking.start()
+    eventually(at, bool, what, every_s=0.01)
+    leader.daemon.stop(signal.SIGKILL)
+    asking.join()
+
+
+def check(scene: Scene, *, where: list[list[str]]) -> None:
+    """All is done or undone, and the workload is whole."""
+
+    def state() -> tuple[Any, ...]:
+        found = scene.api.get(scene.path)
+        pods, replicas = scene.place.pods(), found["spec"]["replicas"]
+        return scene.is_noted(), scene.is_extra(), replicas, len(pods), scene.place.where()
+
+    ended = eventually(
+        state,
+        lambda seen: seen[:4] == (False, False, 1, 1) and seen[4] in where,
+        f"the move has ended on {where}",
+        timeout_s=90,
+    )
+    print(f"\nnotes: {[each['outcome'] for each in scene.notes()]}, the pod is on {ended[4]}")
+    assert all(COST not in each["metadata"].get("annotations", {}) for each in scene.place.pods())
+    for one in scene.pair.candidates:
+        assert one.daemon.said("Traceback") == 0
+
+
+STEPS: dict[str, tuple[Callable[[Scene], bool], bool]] = {
+    "the move is noted": (Scene.is_noted, True),
+    "there is an extra replica": (Scene.is_extra, False),
+    "the replacement is bound": (Scene.is_placed, False),
+    "the old pod is to go first": (Scene.is_costed, True),
+}
+
+
+TRIED = list(STEPS) if "MOVES_PLANS" in os.environ else ["the old pod is to go first"]
+
+
+@pytest.mark.parametrize("step", TRIED)
+def test_killed_when(scene: Scene, step: str) -> None:
+    at, is_quick = STEPS[step]
+    eventually(scene.place.where, lambda where: where == ["n1"], "the pod runs")
+    if not is_quick:
+        scene.ready.clear()
+    done, fewest = Event(), [1]
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            with suppress(ApiError, OSError):
+                fewest.append(len(scene.place.where()))
+
+    watching = Thread(target=watch)
+    watching.start()
+    try:
+        move_and_kill(scene, lambda: at(scene), step)
+        scene.ready.set()
+        # Noted and nothing else: the next leader lets it be.
+        check(scene, where=[["n1"], ["n2"]] if step == "the move is noted" else [["n2"]])
+    finally:
+        done.set()
+        watching.join()
+    assert min(fewest) == 1
+
+
+def test_killed_after_the_eviction(scene: Scene) -> None:
+    """An autoscaler sets the replicas, so the pod is evicted, and nobody else is ready."""
+    scene.place.autoscaler()
+    move_and_kill(scene, scene.is_evicted, "the pod is evicted")
+    check(scene, where=[["n2"]])
