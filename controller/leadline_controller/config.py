@@ -33,6 +33,7 @@ from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
+from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
@@ -103,6 +104,11 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     **{f"extender.tls.{name}": str for name in _TLS_FILES},
     "extender.filters": str,
     "extender.bind": _flag,
+    "images.enabled": _flag,
+    "images.registries_file": str,
+    "images.pull_secrets": _names,
+    "images.requests_per_hour": _number,
+    "images.cache_mb": _number,
     "decisions.path": str,
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
@@ -120,7 +126,7 @@ class Settings:
     links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
     may be probed, besides the addresses of their node objects. standalone: whether to place the
     pods of `scheduler_name`. extender: None if kube-scheduler does not use one. decisions: the
-    database; in memory, unless `load` made the settings.
+    database; in memory, unless `load` made the settings. images: how registries are asked.
     """
 
     cluster: str = "default"
@@ -143,6 +149,7 @@ class Settings:
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
     extender: ExtenderSettings | None = None
     decisions: HistorySettings = field(default_factory=HistorySettings)
+    images: LookupSettings = field(default_factory=LookupSettings)
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -239,6 +246,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         serve=serve,
         extender=_extender(root.object("extender")) if root.has("extender") else None,
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
+        images=_images(_only_settings(root.object("images")), environ),
     )
 
 
@@ -302,9 +310,7 @@ def _extender(extender: Fields) -> ExtenderSettings:
 
 
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:
-    # systemd may list several folders, separated by colons; the first is the unit's own.
-    folder = environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
-    path = decisions.text("path", f"{folder}/decisions.db")
+    path = decisions.text("path", f"{_state_folder(environ)}/decisions.db")
     if not path.startswith("/") or "\0" in path:
         raise decisions.error("path", "an absolute path of a file")
     limits = _given(
@@ -312,6 +318,30 @@ def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings
         max_age_days=decisions.number("max_age_days", highest=36_500),
     )
     return HistorySettings(Path(path), **limits)
+
+
+def _images(images: Fields, environ: Mapping[str, str]) -> LookupSettings:
+    secrets = images.texts("pull_secrets")
+    if any(len(part) == 0 for key in secrets for part in key.split("/")) or any(
+        key.count("/") != 1 for key in secrets
+    ):
+        raise images.error("pull_secrets", "a list of namespace/name")
+    given = _given(
+        requests_per_hour=images.integer("requests_per_hour", 1, 3600),
+        cache_mb=images.number("cache_mb", 1024),
+    )
+    return LookupSettings(
+        enabled=images.flag("enabled", default=True),
+        registries_file=_file(images, "registries_file") if images.has("registries_file") else None,
+        pull_secrets=secrets,
+        path=Path(_state_folder(environ), "images.jsonl"),
+        **given,
+    )
+
+
+def _state_folder(environ: Mapping[str, str]) -> str:
+    # systemd may list several folders, separated by colons; the first is the unit's own.
+    return environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
 
 
 def _tls(parent: Fields, kind: Callable[[Path, Path, Path], T]) -> T | None:

@@ -38,6 +38,7 @@ from tests.kube.volumes import NO_PROVISIONER, claim, storage_class, volume
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 DEFAULT = "/api/v1/namespaces/default"
+EVENTS = "/api/v1/namespaces/default/events"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 STORAGE = "/apis/storage.k8s.io/v1"
@@ -179,6 +180,43 @@ async def watch_attachments(scene: Scene) -> None:
     await watch_resource(scene, f"{STORAGE}/volumeattachments", made)
 
 
+async def watch_pulls(scene: Scene) -> None:
+    """The reader logs once that it may not read events; raises that as InvalidError."""
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    class Refusals(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "forbidden" in (message := record.getMessage()) and not refused.done():
+                refused.set_exception(InvalidError(message))
+
+    handler, logger = Refusals(), logging.getLogger("leadline_controller")
+    logger.addHandler(handler)
+    try:
+        async with aclosing(scene.cluster.watch_pulls()) as pulls, asyncio.timeout(PATIENCE_S):
+            seeing = asyncio.ensure_future(anext(pulls))
+            while not (seeing.done() or refused.done()):
+                scene.admin.create(EVENTS, pull_event(f"{scene.name}-{next(_numbers)}", scene.name))
+                await asyncio.wait((seeing, refused), timeout=0.5)
+            seeing.cancel()
+            await asyncio.wait((seeing,))
+            if refused.done():
+                await refused
+    finally:
+        logger.removeHandler(handler)
+
+
+def pull_event(name: str, pod_name: str) -> Object:
+    """A kubelet's event."""
+    about = {"kind": "Pod", "namespace": "default", "name": pod_name, "uid": pod_name}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": about,
+        "reason": "Pulling",
+        "message": 'Pulling image "web:1"',
+        "source": {"component": "kubelet", "host": "somewhere"},
+    }
+
+
 async def provision_a_volume(scene: Scene) -> None:
     scene.add(CLAIMS, claim(scene.name, "any"))
     await scene.cluster.prepare(VolumePlan("somewhere", selects=(f"default/{scene.name}",)))
@@ -245,6 +283,8 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "watch csistoragecapacities": watch_storage_capacities,
     "list volumeattachments": watch_attachments,
     "watch volumeattachments": watch_attachments,
+    "list events": watch_pulls,
+    "watch events": watch_pulls,
     "get persistentvolumeclaims": provision_a_volume,
     "patch persistentvolumeclaims": provision_a_volume,
     "get persistentvolumes": reserve_a_volume,

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from leadline_controller.cluster.images import ImageState
 from leadline_controller.cluster.occupancy import Occupancy
 from leadline_controller.cluster.resources import ResourceState
 from leadline_controller.framework import queueing_hints
@@ -31,10 +32,12 @@ from leadline_controller.telemetry.state import TelemetryState
 
 
 class ClusterState:
-    """Nodes, pods, and the resources that pods use. Used by one thread."""
+    """Nodes, pods, and the resources that pods use. Used by one thread. images: what the nodes have
+    of the pods' images."""
 
     def __init__(self) -> None:
         self.listed = False
+        self.images = ImageState()
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
@@ -87,6 +90,7 @@ class ClusterState:
                 self.listed = True
                 self._nodes = {node.name: node for node in nodes}
                 self._pods = {pod.uid: pod for pod in pods}
+                self.images.relisted(nodes)
                 for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
                     del self._assumed[uid]
                 self._stale = True
@@ -97,11 +101,14 @@ class ClusterState:
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
                 self._nodes[node.name] = node
-                self._stale |= before != node
+                if before != node:
+                    self._stale = True
+                    self.images.node_changed(node)
                 return queueing_hints.node_changed(before, node)
             case NodeDeleted(name):
                 known = self._nodes.pop(name, None) is not None
                 self._stale |= known
+                self.images.node_deleted(name)
                 return ClusterEvent.NODE_DELETED if known else NO_EVENT
             case PodChanged(pod):
                 return self._pod_changed(pod)
@@ -173,6 +180,7 @@ class ClusterState:
             mounts=dict(counted.mounts),
             namespaces=self._resources.namespaces,
             storage=self._resources.storage(),
+            images=self.images.table(table),
         )
 
     def _counted(self, uid: str) -> Pod | None:
@@ -233,11 +241,13 @@ class ClusterState:
         node = self._node_of(pod)
         if node is not None and not pod.finished:
             self._occupancy.add(pod, node)
+            self.images.add(pod, node)
 
     def _count_out(self, pod: Pod) -> None:
         node = self._node_of(pod)
         if node is not None and not pod.finished:
             self._occupancy.remove(pod, node)
+            self.images.remove(pod, node)
 
 
 def with_given_nodes(
