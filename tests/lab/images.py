@@ -1,0 +1,41 @@
+"""Images for a lab's registry, made of layers of a chosen size and a static busybox."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from leadline_controller.lab import images
+from leadline_controller.lab.images import Layer
+from leadline_controller.lab.kubelets import registry_address, registry_connection
+from leadline_controller.lab.lab import Lab
+
+HTTP_PORT = 8080
+# Serves the files of the image, such as /bin/busybox and /data/<n>.
+HTTPD = ("/bin/busybox", "httpd", "-f", "-p", str(HTTP_PORT), "-h", "/")
+SLEEP = ("/bin/busybox", "sleep", "2147483647")
+
+
+def busybox_layer() -> Layer:
+    """The layer of 1 MB that every image begins with, and that boards have from their first pod."""
+    return images.layer({"bin/busybox": Path(shutil.which("busybox") or "").read_bytes()})
+
+
+def random_layer(mb: float, seed: int) -> Layer:
+    """A layer that compression leaves at `mb` megabytes (10^6); the same seed is the same layer.
+
+    It has one file, /data/<seed>.
+    """
+    return images.layer({f"data/{seed}": random.Random(seed).randbytes(round(mb * 1e6))})
+
+
+def push_image(
+    lab: Lab, name: str, layers: Sequence[Layer] = (), command: Sequence[str] = HTTPD
+) -> str:
+    """Push busybox and these layers as `name`:1 and return the image's name for a pod."""
+    with closing(registry_connection(lab)) as connection:
+        images.push(connection, name, "1", [busybox_layer(), *layers], command)
+    return f"{registry_address(lab)}/{name}:1"
