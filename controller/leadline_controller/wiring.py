@@ -218,7 +218,7 @@ class Controller:
                 self.image_lookup = ImageLookup(
                     settings,
                     registries,
-                    await stack.enter_async_context(RegistryClient()),
+                    await stack.enter_async_context(RegistryClient(registries)),
                     lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
                     self._architectures,
                     self.state.images.learn,

@@ -33,6 +33,9 @@ _MAX_IMAGES = 4096
 _LEAST_MB = 1.0
 _LEAST_S = 0.001
 _SAMPLES = 16
+_KEPT_WEIGHT = 0.8  # of a pull after each later one
+_RELATIVE_ERROR = 0.15
+_OVERHEAD_S, _OVERHEAD_ERROR_S = 0.3, 0.3
 # Two pulls in sequence that differ this much from what was expected show a change.
 _CHANGED = 1.5
 
@@ -51,16 +54,22 @@ class PullSpeed(NamedTuple):
 
 
 def pull_speed(samples: Sequence[tuple[float, float]]) -> PullSpeed:
-    """The speed of one or more pulls of (MB, seconds). Where sizes differ, the line of least
-    squares divides their times into an overhead and a speed."""
+    """The speed of one or more pulls of (MB, seconds), the oldest first: the line of weighted least
+    squares. Errors are relative, later pulls count more, and before any the overhead is expected to
+    be 0.3 +- 0.3 s, so that one pull already has both."""
     size_mb, seconds = np.array(samples).T
-    overhead_s = 0.0
-    if size_mb.max() > 2 * size_mb.min():
-        slope = np.cov(size_mb, seconds, bias=True)[0, 1] / size_mb.var()
-        at_zero_s = seconds.mean() - slope * size_mb.mean()
-        overhead_s = float(np.clip(at_zero_s, 0.0, 0.9 * seconds.min()))
-    mbps = size_mb.sum() * 8 / (seconds - overhead_s).sum()
-    return PullSpeed(float(mbps), overhead_s, len(samples))
+    weights = _KEPT_WEIGHT ** np.arange(len(samples))[::-1] / (_RELATIVE_ERROR * seconds) ** 2
+    prior = 1 / _OVERHEAD_ERROR_S**2
+    by_size = weights @ (size_mb * size_mb)
+    mixed = weights @ size_mb
+    # The normal equations, solved for the line's value at 0 MB.
+    determinant = (weights.sum() + prior) * by_size - mixed**2
+    at_zero_s = (
+        (weights @ seconds + prior * _OVERHEAD_S) * by_size - weights @ (size_mb * seconds) * mixed
+    ) / determinant
+    overhead_s = float(np.clip(at_zero_s, 0.0, 0.9 * seconds.min()))
+    s_per_mb = weights @ (size_mb * (seconds - overhead_s)) / by_size
+    return PullSpeed(float(8 / s_per_mb), overhead_s, len(samples))
 
 
 class PullTimes:
@@ -84,8 +93,10 @@ class PullTimes:
 
 @dataclass(slots=True)
 class _Start:
-    """A pull that began. held: the layers that the node had then; None if nobody saw it begin."""
+    """A pull that began, for this pod first. held: the layers that the node had then; None if
+    nobody saw it begin."""
 
+    pod_uid: str
     at_s: float
     held: frozenset[str] | None
 
@@ -221,33 +232,46 @@ class ImageState:
         known = self._nodes.get(pull.node)
         if known is None:
             return None
-        now_s = self._now_s()
         if pull.took_s is None:
-            if not pull.is_old or pull.pod_uid in self._awaiting:
-                self._refresh(now_s)
-                known.starts[pull.image] = _Start(now_s, None if pull.is_old else known.held)
-                if len(known.starts) > _MAX_STARTS:
-                    del known.starts[next(iter(known.starts))]
+            self._began(known, pull)
             return None
+        if not pull.is_old:
+            return self._ended(known, pull, max(pull.took_s, _LEAST_S))
+        if pull.size_mb is not None and pull.size_mb >= _LEAST_MB:
+            known.rough.add(pull.size_mb, pull.took_s)
+            self._base = None
+        return None
+
+    def _began(self, known: _NodeImages, pull: ImagePull) -> None:
+        before = known.starts.get(pull.image)
+        if before is not None and before.pod_uid != pull.pod_uid:
+            return  # another pod waits for the same pull
+        if pull.is_old and pull.pod_uid not in self._awaiting:
+            return
+        now_s = self._now_s()
+        self._refresh(now_s)
+        known.starts[pull.image] = _Start(pull.pod_uid, now_s, None if pull.is_old else known.held)
+        if len(known.starts) > _MAX_STARTS:
+            del known.starts[next(iter(known.starts))]
+
+    def _ended(self, known: _NodeImages, pull: ImagePull, took_s: float) -> float | None:
+        now_s = self._now_s()
         start = known.starts.pop(pull.image, None)
-        if pull.is_old:
-            if pull.size_mb is not None and pull.size_mb >= _LEAST_MB:
-                known.rough.add(pull.size_mb, pull.took_s)
-                self._base = None
-            return None
         known.free_at_s = now_s
         known.note(pull.image, now_s)
         self._dirty.add(pull.node)
+        if start is None:
+            return None  # it was there when this pod's turn came
         layers = self.layers_on(pull.node, pull.image)
-        size_mb, is_exact = pull.size_mb or 0.0, False
-        if layers is not None and start is not None and start.held is not None:
-            is_exact = True
+        is_exact = layers is not None and start.held is not None
+        size_mb = pull.size_mb or 0.0
+        if layers is not None and start.held is not None:
             size_mb = fsum(layer.size_mb for layer in layers if layer.digest not in start.held)
         if size_mb < _LEAST_MB:
             return None
-        (known.exact if is_exact else known.rough).add(size_mb, pull.took_s)
+        (known.exact if is_exact else known.rough).add(size_mb, took_s)
         self._base = None
-        return size_mb * 8 / max(pull.took_s, _LEAST_S) if is_exact else None
+        return size_mb * 8 / took_s if is_exact else None
 
     # What registries know.
 

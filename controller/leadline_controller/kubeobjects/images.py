@@ -21,7 +21,7 @@ _DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s|us|\xb5s|ns
 # explains.
 _PULLING = re.compile(r'Pulling image "(?P<image>[^"\s]{1,512})"')
 _PULLED = re.compile(
-    r'Successfully pulled image "(?P<image>[^"\s]{1,512})" in (?P<took>[0-9a-z.\xb5]{2,40})'
+    r'Successfully pulled image "(?P<image>[^"\s]{1,512})" in (?P<took>[0-9a-z.\xb5]{1,40}[a-z])'
     r"(?: \([^)]{1,60}\))?(?:\. Image size: (?P<size>[0-9]{1,15}) bytes)?"
 )
 

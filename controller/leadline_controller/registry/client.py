@@ -12,6 +12,8 @@ only over verified TLS, to the registry that they are for or to the realm that t
 import asyncio
 import json
 import re
+import socket
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
@@ -35,11 +37,10 @@ from leadline_controller.registry.manifests import (
     DeniedError,
     Index,
     Manifest,
-    RegistryError,
     is_digest,
     read_answer,
 )
-from leadline_controller.registry.registries import Credentials, Endpoint
+from leadline_controller.registry.registries import Credentials, Endpoint, Registries
 
 _TIMEOUT_S = 20.0
 _CONNECT_S = 5.0
@@ -64,7 +65,9 @@ class RegistryClient:
     async with RegistryClient() as registry: ...
     """
 
-    def __init__(self) -> None:
+    def __init__(self, registries: Registries | None = None) -> None:
+        """registries: the rules, of which those for the hosts of realms are used."""
+        self._registries = registries or Registries()
         self._tokens: dict[tuple[str, str, Credentials | None], tuple[str, float]] = {}
         self._stack = AsyncExitStack()
 
@@ -98,7 +101,8 @@ class RegistryClient:
         """A request for the endpoint's manifest, with a login where the registry wants one."""
         if endpoint.problem:
             raise DeniedError(f"{endpoint.host}: {endpoint.problem}")
-        url = f"{endpoint.url}/v2/{endpoint.repository}/manifests/{endpoint.reference}"
+        base = endpoint.url if urlsplit(endpoint.url).path else f"{endpoint.url}/v2"
+        url = f"{base}/{endpoint.repository}/manifests/{endpoint.reference}"
         login = endpoint.credentials if endpoint.may_login else None
         key = (endpoint.host, endpoint.repository, login)
         headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
@@ -122,7 +126,8 @@ class RegistryClient:
     ) -> str:
         """The Authorization that answers a challenge. Raises RegistryError."""
         scheme, _, rest = challenge.partition(" ")
-        basic = aiohttp.BasicAuth(login.user, login.password).encode() if login else ""
+        pair = b64encode(f"{login.user}:{login.password}".encode()) if login else b""
+        basic = f"Basic {pair.decode()}" if pair else ""
         if scheme.lower() == "basic" and basic:
             return basic
         fields = dict(_CHALLENGE.findall(rest[:4096]))
@@ -137,9 +142,10 @@ class RegistryClient:
             query["service"] = fields["service"]
         at = f"{realm.scheme}://{realm.netloc}{realm.path}?{urlencode(query)}"
         headers = {"Authorization": basic} if basic and not plain else {}
-        # The realm is the registry's word, so only the registry's own host is trusted as it is.
+        # The realm is the registry's word, so it is treated as the host that it names.
         same = realm.netloc == endpoint.host
-        where = endpoint if same else Endpoint(f"https://{realm.netloc}", "", "")
+        where = endpoint if same else self._registries.host(realm.netloc)
+        headers = headers if where.may_login else {}
         answer = await self._send("GET", at, where, headers, _MAX_TOKEN_BYTES)
         _raise_for(answer, where)
         token, lasts_s = _token(answer.body, endpoint)
@@ -168,7 +174,7 @@ class RegistryClient:
                 if target.scheme != "https" or "@" in target.netloc:
                     raise DeniedError(f"{endpoint.host}: it redirects to what is not https")
                 sent.pop("Authorization", None)
-                endpoint = Endpoint(f"https://{target.netloc}", "", "")
+                endpoint = self._registries.host(target.netloc)
             url = target.geturl()
         raise BrokenError(f"{endpoint.host}: too many redirects")
 
@@ -214,7 +220,9 @@ class _GuardedResolver(AbstractResolver):
     def __init__(self) -> None:
         self._resolver = aiohttp.DefaultResolver()
 
-    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:  # type: ignore[override]  # the family is an integer
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
         found = await self._resolver.resolve(host, port, family)
         allowed = [each for each in found if _may_reach(each["host"])]
         if not allowed:
@@ -292,8 +300,8 @@ def _now_s() -> float:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, RegistryError):
-        return str(error)
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
     return " ".join(str(error).split())[:200] or type(error).__name__

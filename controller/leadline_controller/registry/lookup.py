@@ -182,8 +182,10 @@ class ImageLookup:
             if state.due_s > now_s or self._is_done(state, reference, architectures):
                 continue
             host = self._host(reference.registry, now_s)
-            if host is None or host.not_before_s > now_s or host.tokens < 1:
+            is_new = state.known is None
+            if host is None or host.not_before_s > now_s or (is_new and host.tokens < 1):
                 continue
+            host.tokens -= is_new
             self._busy.add(image)
             task = asyncio.create_task(self._ask(image, state, reference, host))
             self._tasks.add(task)
@@ -312,7 +314,7 @@ class ImageLookup:
             digest = await self._registry.digest(endpoint)
             if digest is not None and before.by_digest == f"{base}@{digest}":
                 return before
-        host.tokens -= 1
+        host.tokens -= before is not None
         answer = await self._registry.manifest(endpoint)
         by_digest = f"{base}@{answer.digest}"
         if not isinstance(answer, Index):

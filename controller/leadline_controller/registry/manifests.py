@@ -108,7 +108,8 @@ def _platforms(manifests: list[Any]) -> dict[str, str]:
         platform = entry.get("platform") if isinstance(entry, dict) else None
         if not isinstance(platform, dict) or platform.get("os") != "linux":
             continue  # of another system, or a signature and the like
-        architecture, variant = platform.get("architecture"), platform.get("variant") or ""
+        architecture, variant = platform.get("architecture"), platform.get("variant")
+        variant = "" if variant is None else variant
         if not isinstance(architecture, str) or len(architecture) > 32:
             continue
         if variant not in _VARIANTS or not is_digest(entry.get("digest")):

@@ -27,6 +27,7 @@ _MAX_RULES = 256
 _MAX_REPOSITORY = 255  # distribution-spec
 _HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:[0-9]{1,5})?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]{1,128}){0,16}/?")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|sha256:[0-9a-f]{64}")
 
 
@@ -59,9 +60,9 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One place to ask for an image. url: without /v2. is_named: registries.yaml names it. tls:
-    None for the system's authorities. may_login: its TLS is verified, so it may see credentials.
-    problem: why it cannot be asked, "" if it can."""
+    """One place to ask for an image. url: without /v2, or with a path that takes its place.
+    is_named: registries.yaml names it. tls: None for the system's authorities. may_login: its TLS
+    is verified, so it may see credentials. problem: why it cannot be asked, "" if it can."""
 
     url: str
     repository: str
@@ -139,6 +140,19 @@ class Registries:
             problem=config.problem,
         )
 
+    def host(self, host: str) -> Endpoint:
+        """A host that is asked for something else than a manifest, such as a token."""
+        config = self.configs.get(host, _Config())
+        return Endpoint(
+            f"https://{host}",
+            "",
+            "",
+            is_named=host in self.configs,
+            tls=config.tls,
+            may_login=config.is_verified,
+            problem=config.problem,
+        )
+
 
 def load_registries(path: Path) -> Registries:
     """Read a registries.yaml. Raises FieldError, without any of its values."""
@@ -147,7 +161,8 @@ def load_registries(path: Path) -> Registries:
             text = file.read(_MAX_FILE_BYTES + 1)
         if len(text) > _MAX_FILE_BYTES:
             raise FieldError(f"{path}: expected at most {_MAX_FILE_BYTES} bytes")
-        root = Fields(yaml.safe_load(text) or {}, str(path))
+        read = yaml.safe_load(text)
+        root = Fields({} if read is None else read, str(path))
     except OSError as error:
         raise FieldError(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
@@ -166,9 +181,10 @@ def _mirror(mirror: Fields) -> _Mirror:
     for url in mirror.texts("endpoint"):
         url = url if "://" in url else f"https://{url}"
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not _HOST.fullmatch(parts.netloc):
+        is_url = parts.scheme in ("http", "https") and _HOST.fullmatch(parts.netloc)
+        if not is_url or not _PATH.fullmatch(parts.path) or parts.query or parts.fragment:
             raise FieldError(f"{mirror.at('endpoint')}: expected https://HOST or http://HOST")
-        urls.append(f"{parts.scheme}://{parts.netloc}")
+        urls.append(url.rstrip("/"))
     rewrites = []
     for pattern, by in mirror.text_map("rewrite").items():
         try:
