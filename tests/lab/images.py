@@ -14,9 +14,19 @@ from leadline_controller.lab.kubelets import registry_address, registry_connecti
 from leadline_controller.lab.lab import Lab
 
 HTTP_PORT = 8080
-# Serves the files of the image, such as /bin/busybox and /data/<n>.
-HTTPD = ("/bin/busybox", "httpd", "-f", "-p", str(HTTP_PORT), "-h", "/")
-SLEEP = ("/bin/busybox", "sleep", "2147483647")
+
+
+def until_told(command: str) -> tuple[str, ...]:
+    """A container's command that runs this one of busybox, and ends at once when it is told to.
+
+    Without the shell it would be process 1, which ignores SIGTERM, for a pod's 30 s of grace.
+    """
+    return ("/bin/busybox", "sh", "-c", f"trap 'exit 0' TERM; /bin/busybox {command} & wait")
+
+
+# Serves the files of the image, such as /bin/busybox and /data/<n>, and programs in /cgi-bin.
+HTTPD = until_told(f"httpd -f -p {HTTP_PORT} -h /")
+SLEEP = until_told("sleep 2147483647")
 
 
 def busybox_layer() -> Layer:

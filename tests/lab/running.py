@@ -29,6 +29,7 @@ from tests.kube.kubelets import kubelet_binaries
 from tests.kube.objects import Object, pod
 from tests.lab.images import HTTP_PORT
 from tests.lab.inventory import end_stale_labs, fresh_name
+from tests.support.ports import free_port, listens, wait_until
 from tests.system.daemons import eventually
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -77,7 +78,8 @@ class RunningLab:
         config.write_text(
             f'cluster = "{CLUSTER}"\n'
             f'[broker]\nhost = "{self.lab.address()}"\nplaintext = true\nport = {BROKER_PORT}\n'
-            f'[kubernetes]\nkubeconfig = "{self.kubeconfig}"\n[grpc]\naddress = "{GRPC}"\n{toml}'
+            f'[kubernetes]\nkubeconfig = "{self.kubeconfig}"\n[grpc]\naddress = "{GRPC}"\n'
+            f'[decisions]\npath = "{self.lab.directory}/decisions.db"\n{toml}'
         )
         command = [sys.executable, "-m", "leadline_controller", "run", "--config", str(config)]
         return self.lab.start(SERVER, "controller", command)
@@ -100,11 +102,41 @@ class RunningLab:
         def found() -> Object:
             return dict(self.api.get(f"{PODS}/{name}"))
 
-        def runs(pod: Object) -> bool:
-            conditions = pod["status"].get("conditions", [])
-            return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        return eventually(found, is_ready, f"pod {name} runs", timeout_s)
 
-        return eventually(found, runs, f"pod {name} runs", timeout_s)
+    def wait_gone(self, name: str) -> None:
+        """Wait until a deleted pod is no longer there."""
+
+        def names() -> list[str]:
+            return [each["metadata"]["name"] for each in self.api.get(PODS)["items"]]
+
+        eventually(names, lambda found: name not in found, f"pod {name} is gone", WAIT_S)
+
+    def log(self, pod: Object) -> str:
+        """What a pod's containers wrote. The API server can't reach the boards for kubectl logs."""
+        logs = self.lab.data / pod["spec"]["nodeName"] / "var/log/pods"
+        of_pod = sorted(logs.glob(f"*_{pod['metadata']['uid']}/*/*.log"))
+        lines = "".join(each.read_text() for each in of_pod).splitlines()
+        # Time, stream and a flag are before the text.
+        return "\n".join(line.split(" ", 3)[3] for line in lines)
+
+    @contextmanager
+    def reach(self, host: str, port: int) -> Iterator[int]:
+        """Yield a loopback port outside the lab that leads to a port of a host in the lab."""
+        outside, join = free_port(), self.lab.directory / f"{host}-{port}.sock"
+        target = self.lab.command(
+            host, _socat(f"UNIX-LISTEN:{join}", f"TCP:{self.lab.address(host)}:{port}")
+        )
+        entry = _socat(f"TCP-LISTEN:{outside},bind=127.0.0.1", f"UNIX-CONNECT:{join}")
+        with subprocess.Popen(target) as inner, subprocess.Popen(entry) as outer:
+            try:
+                wait_until(join.exists, f"{join} is there")
+                wait_until(lambda: listens("127.0.0.1", outside), f"port {outside} is open")
+                yield outside
+            finally:
+                outer.terminate()
+                inner.terminate()
+                join.unlink(missing_ok=True)
 
     def pulled_s(self, name: str) -> float:
         """How long the pull of a pod's image took, by kubelet's event."""
@@ -168,14 +200,20 @@ def wait_ready(api: Api, names: set[str]) -> None:
         return {
             node["metadata"]["name"]
             for node in api.get("/api/v1/nodes")["items"]
-            if not node["spec"].get("taints")
-            and any(
-                each["type"] == "Ready" and each["status"] == "True"
-                for each in node["status"].get("conditions", [])
-            )
+            if not node["spec"].get("taints") and is_ready(node)
         }
 
     eventually(ready, lambda found: found == names, f"nodes {sorted(names)} are Ready", WAIT_S)
+
+
+def is_ready(thing: Object) -> bool:
+    """Whether a node or a pod is Ready."""
+    conditions = thing["status"].get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _socat(listen: str, target: str) -> list[str]:
+    return ["socat", f"{listen},fork", target]
 
 
 def _go_seconds(duration: str) -> float:

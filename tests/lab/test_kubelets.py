@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 from leadline_controller.framework.quantity import parse_quantity
 from leadline_controller.lab import cgroups, network, state
+from leadline_controller.lab import lab as labs
+from leadline_controller.lab.kubelets import REGISTRY_PORT
 from leadline_controller.lab.spec import BoardSpec
 
-from tests.lab.images import push_image, random_layer
+from tests.kube.api import Api
+from tests.kube.control_plane import control_plane
+from tests.kube.kubelets import kubelet_binaries
+from tests.lab.images import push_image, random_layer, until_told
 from tests.lab.inventory import end_stale_labs, namespace_inodes, processes_inside
-from tests.lab.running import RunningLab, Size, running_lab, running_pod
+from tests.lab.running import PODS, RunningLab, Size, is_ready, running_lab, running_pod
 from tests.support.ports import wait_until
+from tests.system.daemons import eventually
 
 pytestmark = [pytest.mark.network, pytest.mark.cluster]
 
@@ -71,16 +79,82 @@ def test_the_controller_places_a_pod_that_then_runs(running: RunningLab) -> None
     name = running.create(running_pod("placed", image, cpu="100m", node_selector=selector))
     pod = running.wait_running(name)
     assert pod["spec"]["nodeName"] == "far"
-    assert [each["node"] for each in running.ask("placements")["placements"]] == ["far"]
+    placements = running.ask("placements")["placements"]
+    assert [each["node"] for each in placements] == ["far"], placements
     # Its limits are the kernel's: the board's cgroup has one for the pod.
     uid = pod["metadata"]["uid"]
     assert any(uid in str(each) for each in cgroups.existing(running.lab.spec.name))
+    running.api.text("DELETE", f"{PODS}/placed")  # with the grace that every pod has
+    running.wait_gone("placed")
+
+
+def test_what_pods_write_and_hosts_serve_is_seen_from_outside(running: RunningLab) -> None:
+    image = push_image(running.lab, "talks", command=until_told("echo hello from $HOSTNAME"))
+    running.create(running_pod("talks", image, nodeName="fast", restartPolicy="Never"))
+    pod = eventually(
+        lambda: running.api.get(f"{PODS}/talks"),
+        lambda found: found["status"]["phase"] == "Succeeded",
+        "the pod ends",
+    )
+    assert running.log(pod) == "hello from talks"
+    with running.reach("server", REGISTRY_PORT) as port:
+        client = HTTPConnection("127.0.0.1", port)
+        client.request("GET", "/v2/_catalog")
+        assert "talks" in json.load(client.getresponse())["repositories"]
+        client.close()
+
+
+def test_a_pod_is_resized_in_place(running: RunningLab) -> None:
+    image = push_image(running.lab, "resized")
+    made = running_pod("resized", image, cpu="100m", nodeName="fast")
+    made["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "100m"}
+    running.wait_running(running.create(made))
+    wanted = {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}
+    patch = {"spec": {"containers": [{"name": "main", "resources": wanted}]}}
+    kind = "application/strategic-merge-patch+json"
+    running.api.text("PATCH", f"{PODS}/resized/resize", patch, kind)
+    status = eventually(
+        lambda: running.api.get(f"{PODS}/resized")["status"]["containerStatuses"][0],
+        lambda status: status["resources"].get("limits") == {"cpu": "200m"},
+        "the new limit is in force",
+        60,
+    )
+    assert status["restartCount"] == 0
+
+
+def test_the_command_builds_and_ends_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text(f'name = "{name}"\nboards = [{{name = "a"}}]\n')
+    (tmp_path / "bin").mkdir()
+    for program, path in kubelet_binaries().items():
+        (tmp_path / "bin" / program).symlink_to(path)
+
+    def leadline_lab(*arguments: str | Path) -> str:
+        command = [sys.executable, "-m", "leadline_controller.cli", "lab", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    with control_plane() as plane:
+        given = ("--kubeconfig", plane.kubeconfig, "--kubelet-binaries", tmp_path / "bin")
+        said = leadline_lab("up", "--spec", tmp_path / "lab.toml", "--kubelets", *given)
+        assert "registry of the boards: 10.77.0.254:5000\n" in said
+        nodes = eventually(
+            lambda: Api(plane.kubeconfig).get("/api/v1/nodes")["items"],
+            lambda found: any(map(is_ready, found)),
+            "the board is Ready",
+        )
+        assert [each["metadata"]["name"] for each in nodes] == ["a"]
+        assert nodes[0]["metadata"]["labels"]["leadline.dev/lab"] == name
+        leadline_lab("down", name)
+    assert labs.status(name) is None
+    assert not list(cgroups.existing(name))
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
 from leadline_controller.lab.spec import BoardSpec
+from tests.kube.api import Api
+from tests.kube.control_plane import control_plane
+from tests.kube.kubelets import kubelet_binaries
 from tests.lab.images import push_image
 from tests.lab.running import running_lab, running_pod
 

@@ -40,7 +40,7 @@ _PACKAGES = {
 _CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 _POD_NETWORKS = (ipaddress.IPv4Network("10.244.0.0/16"), ipaddress.IPv4Network("10.245.0.0/16"))
 _PAUSE = "leadline/pause"
-_KUBELET_PORT = 10250
+_HEALTH_PORT = 10248
 _START_S = 60.0
 # A board's own folder, as its daemons see it.
 _INSIDE = Path("/run/leadline")
@@ -139,7 +139,7 @@ def start_kubelets(
         wait_logged(containerd, "containerd successfully booted", _START_S)
         kubelets.append(_start_kubelet(lab, board, containerd, daemons[board]))
     for kubelet in kubelets:
-        wait_listening(kubelet, _KUBELET_PORT, _START_S)
+        wait_listening(kubelet, _HEALTH_PORT, _START_S)
     return _write(lab.directory / "kubeconfig", login)
 
 
@@ -177,7 +177,7 @@ def _login(kubeconfig: Path, server: str) -> tuple[str, str]:
         host, port = url.hostname or "", url.port or 443
     except FieldError as error:
         raise LabError(f"{kubeconfig}: {error}") from None
-    except (KeyError, TypeError, ValueError, LookupError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise LabError(f"{kubeconfig}: is no kubeconfig with a current context: {error}") from None
     cluster |= {"server": server, "tls-server-name": cluster.get("tls-server-name", host)}
     for part in (cluster, user):
@@ -196,7 +196,7 @@ def _login(kubeconfig: Path, server: str) -> tuple[str, str]:
 
 
 def _named(entries: Any, name: Any) -> Any:
-    return next(each for each in entries if each["name"] == name)
+    return {each["name"]: each for each in entries}[name]
 
 
 def _forward_api(lab: Lab, server: str) -> None:
@@ -320,8 +320,8 @@ def _kubelet_config(cgroup: str) -> dict[str, Any]:
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-        "authorization": {"mode": "AlwaysAllow"},
+        # The API server can't reach it, and pods need not.
+        "enableServer": False,
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{cgroup}",
         "enforceNodeAllocatable": [],
