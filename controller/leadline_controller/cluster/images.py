@@ -263,6 +263,10 @@ class ImageState:
         if start is None:
             return None  # it was there when this pod's turn came
         layers = self.layers_on(pull.node, pull.image)
+        # Kubelets pull one image after the other by default, so the next ones begin with these.
+        pulled = {layer.digest for layer in layers or ()}
+        for waiting in known.starts.values():
+            waiting.held = None if waiting.held is None else waiting.held | pulled
         is_exact = layers is not None and start.held is not None
         size_mb = pull.size_mb or 0.0
         if layers is not None and start.held is not None:

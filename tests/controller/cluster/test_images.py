@@ -190,6 +190,16 @@ def test_speed_is_that_of_what_was_downloaded() -> None:
     assert speed.tolist() == [pytest.approx(20 * 8 / 1.7)]
 
 
+def test_a_pull_behind_another_begins_with_what_that_one_brought() -> None:
+    scene = Scene(node("n1"))
+    scene.pull("n1", WEB)
+    scene.pull("n1", DB)
+    scene.pull("n1", WEB, took_s=4.3, size_mb=40.0)
+    assert scene.pull("n1", DB, took_s=2.3, size_mb=50.0) == pytest.approx(20 * 8 / 2.3)
+    (speed,) = scene.state.images.table(scene.table).pull_mbps
+    assert speed == pytest.approx(80.0, rel=0.01)
+
+
 def test_listed_pulls_count_only_until_there_are_others() -> None:
     scene = Scene(node("n1"))
     assert scene.pull("n1", WEB, took_s=2.3, size_mb=40.0, is_old=True) is None
@@ -227,7 +237,8 @@ def test_a_relist_keeps_what_was_learned() -> None:
 
 def test_one_pull_divides_its_time_as_expected_and_more_as_measured() -> None:
     first = pull_speed([(20.0, 1.9)])
-    assert (first.mbps, first.overhead_s) == (pytest.approx(100.0), pytest.approx(0.3))
+    assert first.mbps == pytest.approx(100.0)
+    assert first.overhead_s == pytest.approx(0.3)
     exact = [(mb, 1.0 + mb * 8 / 50) for mb in (2.0, 10.0, 40.0, 5.0, 20.0)]
     speed = pull_speed(exact)
     assert speed.mbps == pytest.approx(50.0, rel=0.15)
