@@ -29,7 +29,16 @@ from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.contracts.harnesses import PATIENCE_S, Watched
-from tests.kube.account import Right, applied, granted, login, manifests, wait_allowed, without
+from tests.kube.account import (
+    RBAC,
+    Right,
+    applied,
+    granted,
+    login,
+    manifests,
+    wait_allowed,
+    without,
+)
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import Object, node, pod
@@ -39,6 +48,7 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 DEFAULT = "/api/v1/namespaces/default"
 EVENTS = "/api/v1/namespaces/default/events"
+SECRETS = "/api/v1/namespaces/default/secrets"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 STORAGE = "/apis/storage.k8s.io/v1"
@@ -349,3 +359,24 @@ async def test_an_action_fails_without_one_of_its_verbs(
     message = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
     with without(right, api, Api(account)), pytest.raises(InvalidError, match=message):
         await ACTIONS[str(right)](scene)
+
+
+@pytest.mark.cluster
+async def test_a_pull_secret_is_readable_only_by_a_right_of_its_own(
+    scene: Scene, account: Path, api: Api
+) -> None:
+    mine, other = f"{scene.name}-mine", f"{scene.name}-other"
+    for name in (mine, other):
+        scene.add(SECRETS, {"metadata": {"name": name}, "stringData": {"x": name}})
+    printed = CliRunner().invoke(kube, ["manifests", f"--pull-secret=default/{mine}"])
+    role, binding = list(yaml.safe_load_all(printed.output))[-2:]
+    with pytest.raises(InvalidError, match="forbidden"):
+        await scene.cluster.read_secret(f"default/{mine}")
+    scene.add(f"{RBAC}/namespaces/default/roles", role)
+    scene.add(f"{RBAC}/namespaces/default/rolebindings", binding)
+    allowed = {"verb": "get", "resource": "secrets", "namespace": "default", "name": mine}
+    wait_allowed(Api(account), True, **allowed)
+    secret = await scene.cluster.read_secret(f"default/{mine}")
+    assert secret["metadata"]["name"] == mine
+    with pytest.raises(InvalidError, match="forbidden"):
+        await scene.cluster.read_secret(f"default/{other}")

@@ -61,13 +61,16 @@ _WAITED = re.compile(r"\((?P<all>[0-9a-z.µ]+) including waiting\)")
 class Start:
     """A pod's start. real_s: from its creation until it was ready. pull_s: until its image was
     there, the wait for others included, as its kubelet says; 0 if it was there. predicted_s: of
-    that, when its node was chosen; None under kube-scheduler, or if it was unknown."""
+    that, when its node was chosen; missing_mb, shared_mb: what its node lacked and had then. None
+    under kube-scheduler, or if it was unknown."""
 
     image: str
     node: str
     real_s: float
     pull_s: float
-    predicted_s: float | None
+    predicted_s: float | None = None
+    missing_mb: float | None = None
+    shared_mb: float | None = None
 
     @property
     def error(self) -> float | None:
@@ -77,11 +80,20 @@ class Start:
         return self.predicted_s / self.pull_s - 1
 
 
-def play(scheduler: str, sequence: Sequence[str], gap_s: float = _GAP_S) -> list[Start]:
+@dataclass(frozen=True)
+class Played:
+    """The starts of all pods, in the order of their creation. images: what `leadline images` said
+    in the end; empty under kube-scheduler."""
+
+    starts: Sequence[Start]
+    images: Mapping[str, Any]
+
+
+def play(scheduler: str, sequence: Sequence[str], boards: Sequence[BoardSpec] = BOARDS) -> Played:
     """Build a lab, let `scheduler` (infrastructure-aware or kube-scheduler) place a pod of each of
     these images, one after the other, and remove the lab."""
     with ExitStack() as stack:
-        running = stack.enter_context(running_lab(BOARDS))
+        running = stack.enter_context(running_lab(boards))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-layers-")))
         grpc = ""
         if scheduler == "kube-scheduler":
@@ -90,10 +102,9 @@ def play(scheduler: str, sequence: Sequence[str], gap_s: float = _GAP_S) -> list
             grpc = start_controller(running, folder, scheduler)
         names = push_images(running, set(sequence))
         _warm_up(running)
-        schedulers = {"kube-scheduler": "default-scheduler"}
-        return [
-            *_placed(running, sequence, names, schedulers.get(scheduler, "leadline"), gap_s, grpc)
-        ]
+        by = "leadline" if grpc else "default-scheduler"
+        starts = _placed(running, sequence, names, by, grpc)
+        return Played(starts, images(grpc) if grpc else {})
 
 
 def push_images(running: RunningLab, wanted: set[str]) -> dict[str, str]:
@@ -155,7 +166,7 @@ def _warm_up(running: RunningLab) -> None:
     for number, mb in enumerate(WARM_UP_MB):
         layer = random_layer(mb, seed=900 + number)
         image = push_image(running.lab, f"warm{number}", [layer], SLEEP)
-        for board in BOARDS:
+        for board in running.lab.spec.boards:
             pod = running_pod(f"warm{number}-{board.name}", image, nodeName=board.name)
             name = running.create(pod)
             running.wait_running(name)
@@ -167,7 +178,6 @@ def _placed(
     sequence: Sequence[str],
     names: Mapping[str, str],
     scheduler: str,
-    gap_s: float,
     grpc: str,
 ) -> list[Start]:
     if grpc:  # the first pod of each image tells the controller its name
@@ -195,7 +205,7 @@ def _placed(
             pod = running_pod(name, names[image], cpu=CPU, memory="8M", scheduler=scheduler)
             created[name] = now_s
             running.create(pod)
-            next_s += gap_s
+            next_s += _GAP_S
         for pod in running.api.get(PODS)["items"]:
             name = pod["metadata"]["name"]
             conditions = pod["status"].get("conditions", [])
@@ -210,7 +220,7 @@ def _placed(
             ready[name][1],
             ready[name][0],
             _pull_s(events, name),
-            _predicted_s(grpc, name) if grpc else None,
+            **(_predicted(grpc, name) if grpc else {}),
         )
         for name in created
     ]
@@ -228,13 +238,13 @@ def _pull_s(events: Sequence[Mapping[str, Any]], pod: str) -> float:
     return 0.0
 
 
-def _predicted_s(grpc: str, pod: str) -> float | None:
+def _predicted(grpc: str, pod: str) -> dict[str, float | None]:
     answer = leadline("explain", f"default/{pod}", "-o", "json", "--address", grpc)
     assert answer.returncode == 0, answer.stderr
     explained = json.loads(answer.stdout)
     pull = explained["scores"][explained["node"]].get("pull", {})
-    expected_s: float | None = pull.get("expected_s")
-    return expected_s
+    names = {"predicted_s": "expected_s", "missing_mb": "missing_mb", "shared_mb": "shared_mb"}
+    return {name: pull.get(of) for name, of in names.items()}
 
 
 def random_sequence(count: int = _PODS, seed: int = _SEED) -> list[str]:
@@ -280,7 +290,7 @@ def main() -> None:
     chosen = sys.argv[1:] or ["infrastructure-aware", "kube-scheduler"]
     for scheduler in chosen:
         try:
-            starts = play(scheduler, sequence)
+            starts = play(scheduler, sequence).starts
         except subprocess.CalledProcessError as error:
             sys.exit(str(error))
         print(f"{scheduler}\n{table(starts)}\n{summary(starts)}\n", flush=True)
