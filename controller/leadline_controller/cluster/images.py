@@ -9,6 +9,7 @@ Otherwise the kubelet has deleted it.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
@@ -175,6 +176,8 @@ class ImageState:
         self._known: Mapping[str, Mapping[str, Layers]] = {}  # both, by any name
         self._held: dict[str, frozenset[str]] = {}
         self._dirty: set[str] = set()
+        self._check_at_s = np.inf
+        self._listed: Counter[str] = Counter()  # nodes that list an image, by digest
         self._base: ImageTable | None = None
         self._of: NodeTable | None = None
 
@@ -183,23 +186,33 @@ class ImageState:
     def relisted(self, nodes: Iterable[Node]) -> None:
         """These are all nodes; their pods are added again."""
         before, self._nodes, self._awaiting = self._nodes, {}, {}
+        self._listed.clear()
         for node in nodes:
             known = before.pop(node.name, None)
             self._nodes[node.name] = known or _NodeImages(node)
             self._nodes[node.name].node = node
             self._nodes[node.name].pods = {}
+            self._listed.update(_by_digest(node))
         self._dirty = set(self._nodes)
         self._drop(before)
 
     def node_changed(self, node: Node) -> None:
         """A node was added or changed."""
-        self._nodes.setdefault(node.name, _NodeImages(node)).node = node
+        known = self._nodes.get(node.name)
+        if known is None:
+            known = self._nodes[node.name] = _NodeImages(node)
+        else:
+            self._listed.subtract(_by_digest(known.node))
+            known.node = node
+        self._listed.update(_by_digest(node))
+        self._listed += Counter()  # without zeros
         self._dirty.add(node.name)
 
     def node_deleted(self, name: str) -> None:
         """A node was deleted."""
         known = self._nodes.pop(name, None)
         if known is not None:
+            self._listed.subtract(_by_digest(known.node))
             self._drop({name: known})
 
     def add(self, pod: Pod, node: str) -> None:
@@ -307,11 +320,9 @@ class ImageState:
             for image in (*pod.init_images, *pod.images):
                 wanted.setdefault(full_name(image), set()).update(secrets)
         registries = {image.partition("/")[0] for image in wanted}
-        for known in self._nodes.values():
-            for listed in known.node.images:
-                name = listed.layers[0].digest
-                if "@" in name and name.partition("/")[0] in registries:
-                    wanted.setdefault(name, set())
+        for name, nodes in self._listed.items():
+            if nodes > 0 and name.partition("/")[0] in registries:
+                wanted.setdefault(name, set())
         return wanted
 
     def layers_on(self, node: str, image: str) -> Layers | None:
@@ -435,13 +446,20 @@ class ImageState:
     # Which layers a node has.
 
     def _refresh(self, now_s: float) -> None:
-        due = {name for name, known in self._nodes.items() if known.check_at_s <= now_s}
+        due: set[str] = set()
+        if self._check_at_s <= now_s:
+            due = {name for name, known in self._nodes.items() if known.check_at_s <= now_s}
+            left = (known.check_at_s for known in self._nodes.values())
+            self._check_at_s = min((at_s for at_s in left if at_s > now_s), default=np.inf)
+        elif not self._dirty:
+            return
         changed: dict[str, set[str]] = {}
         for name in self._dirty | due:
             known = self._nodes.get(name)
             if known is None:
                 continue
             known.images = frozenset(self._images_on(known, now_s))
+            self._check_at_s = min(self._check_at_s, known.check_at_s)
             held = frozenset(
                 layer.digest
                 for image in known.images
@@ -502,3 +520,9 @@ class ImageState:
                 held[digest] = frozenset(left)
         self._held = held
         self._base = None
+
+
+def _by_digest(node: Node) -> set[str]:
+    """The names by digest of the images in its status."""
+    names = (image.layers[0].digest for image in node.images)
+    return {name for name in names if "@" in name}

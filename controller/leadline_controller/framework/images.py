@@ -236,6 +236,7 @@ def _one_layer_each(names: tuple[str, ...], size_bytes: int) -> tuple[Image, ...
     return tuple(Image(full_name(name), layers) for name in names)
 
 
+@lru_cache(maxsize=4096)  # pods of one workload have the same
 def full_name(name: str) -> str:
     """An image's name with the container runtime's defaults: registry, library/ and :latest."""
     path, at, digest = name.partition("@")

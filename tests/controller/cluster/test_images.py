@@ -268,6 +268,8 @@ def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() 
         WEB: {"default/mine"},
         DB_DIGEST: set(),
     }
+    scene.state.apply(NodeChanged(node("n1")))
+    assert DB_DIGEST not in scene.state.images.wanted(pods)
 
 
 def test_a_reading_has_what_the_listing_shows() -> None:
