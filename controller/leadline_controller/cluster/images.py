@@ -298,6 +298,9 @@ class ImageState:
         if len(self._layers) >= _MAX_IMAGES and by_digest not in self._layers:
             self._digests.clear()
             self._layers.clear()
+            self._held = {}
+            for node in self._nodes.values():
+                node.held = frozenset()
         if self._digests.get(image) == by_digest and self._layers.get(by_digest) == layers:
             return
         self._digests[image], self._layers[by_digest] = by_digest, layers
@@ -305,6 +308,8 @@ class ImageState:
             **self._layers,
             **{name: self._layers[digest] for name, digest in self._digests.items()},
         }
+        digests = (layer.digest for each in layers.values() for layer in each)
+        self._held = {**dict.fromkeys(digests, frozenset()), **self._held}
         self._dirty = set(self._nodes)
         self._base = None
 
@@ -516,8 +521,7 @@ class ImageState:
             return
         held = dict(self._held)
         for digest, names in changed.items():
-            if left := held.pop(digest, frozenset()) ^ names:
-                held[digest] = frozenset(left)
+            held[digest] = held.get(digest, frozenset()) ^ names
         self._held = held
         self._base = None
 

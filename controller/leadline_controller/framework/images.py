@@ -21,6 +21,7 @@ from leadline_controller.parsing.fields import replace_surrogates
 # 255 characters and a digest.
 _MAX_NAME_LENGTH = 512
 _MAX_NAMES = 16
+_MAX_MASKS = 4096
 ARCH_LABEL = "kubernetes.io/arch"
 
 
@@ -51,11 +52,11 @@ class ImageTable:
 
     catalogue: image -> its layers; images that are missing here are looked up in Node.images.
     by_architecture: image -> architecture (the label kubernetes.io/arch) -> its layers there, ""
-    for all; it comes before the catalogue. held: digest -> names of the nodes that have the layer,
-    besides Node.image_layers. queued: digest -> indexes of the nodes that have this layer in their
-    download queue. queue_mb: node index -> size of its download queue, MB (10^6 bytes), if it is
-    not empty. pull_mbps, overhead_s: the speed of the nodes' pulls, and what each pull takes
-    besides; shape (n,) or shorter, NaN if unknown.
+    for all; it comes before the catalogue. held: digest -> names of the nodes that have the layer;
+    one that is missing here is looked up in Node.image_layers. queued: digest -> indexes of the
+    nodes that have this layer in their download queue. queue_mb: node index -> size of its download
+    queue, MB (10^6 bytes), if it is not empty. pull_mbps, overhead_s: the speed of the nodes'
+    pulls, and what each pull takes besides; shape (n,) or shorter, NaN if unknown.
     """
 
     catalogue: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class ImageTable:
     held: Mapping[str, frozenset[str]] = field(default_factory=dict)
     pull_mbps: Floats = field(default_factory=lambda: np.zeros(0))
     overhead_s: Floats = field(default_factory=lambda: np.zeros(0))
+    _masks: dict[str, tuple[NodeTable, frozenset[str], Bools]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, images: Iterable[Image]) -> "ImageTable":
@@ -117,12 +119,20 @@ class ImageTable:
 
     def cached(self, table: NodeTable, layer: Layer) -> Bools:
         """The nodes that have the layer, shape (n,)."""
-        listed = table.mask(("image layer", layer.digest), lambda n: layer.digest in n.image_layers)
         held = self.held.get(layer.digest)
-        if not held:
-            return listed
-        found = listed.copy()
+        if held is None:
+            return table.mask(
+                ("image layer", layer.digest), lambda n: layer.digest in n.image_layers
+            )
+        kept = self._masks.get(layer.digest)
+        if kept is not None and kept[0] is table and kept[1] is held:
+            return kept[2]
+        found = table.none()
         found[[table.index[name] for name in held if name in table.index]] = True
+        found.flags.writeable = False
+        if len(self._masks) >= _MAX_MASKS:
+            self._masks.clear()
+        self._masks[layer.digest] = table, held, found
         return found
 
     def cached_mb(self, table: NodeTable, pod: Pod) -> Floats:
