@@ -77,7 +77,7 @@ class KubeCluster:
 
     def watch_pulls(self) -> AsyncGenerator[ImagePull, None]:
         """Every image pull that a kubelet reports; see reflector.watch_pulls."""
-        return watch_pulls(self._server)
+        return watch_pulls(self._server, self._reachability)
 
     async def read_secret(self, key: str) -> Json:
         """A secret, by namespace/name. Raises subclasses of ClusterError."""

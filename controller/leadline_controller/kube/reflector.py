@@ -104,14 +104,37 @@ async def watch_cluster(
 
 
 async def watch_pulls(
-    server: ApiServer, silence_s: float = _SILENCE_S
+    server: ApiServer, reachability: ReachabilityLog, silence_s: float = _SILENCE_S
 ) -> AsyncGenerator[ImagePull, None]:
     """Every image pull that a kubelet reports in an event, for ever; those that were reported
     before come first and are marked as old. An account that may not read events gets none until it
     may."""
     pulls: asyncio.Queue[ImagePull] = asyncio.Queue(_MAX_PULLS)
+    refusals: list[str] = []
+
+    def no_pulls(error: ClusterError) -> tuple[ImagePull, ...]:
+        if not refusals:
+            refusals.append(str(error))
+            _log.warning("can't read events: %s; the speed of image pulls is not learned", error)
+        return ()
+
     watches = [
-        asyncio.create_task(_follow_pulls(server, silence_s, reason, pulls))
+        asyncio.create_task(
+            _follow_pulls(
+                Reflector(
+                    server,
+                    reachability,
+                    silence_s,
+                    "/api/v1/events",
+                    read_pull,
+                    lambda pull: pull,
+                    lambda pull: replace(pull, pod_uid=""),  # an event that expires says nothing
+                    no_pulls,
+                    {"fieldSelector": f"involvedObject.kind=Pod,reason={reason}"},
+                ),
+                pulls,
+            )
+        )
         for reason in _PULL_EVENTS
     ]
     try:
@@ -123,33 +146,11 @@ async def watch_pulls(
         await asyncio.gather(*watches, return_exceptions=True)
 
 
-async def _follow_pulls(
-    server: ApiServer, silence_s: float, reason: str, pulls: asyncio.Queue[ImagePull]
-) -> None:
-    refused = ""
-
-    def refusal(error: ClusterError) -> tuple[ImagePull, ...]:
-        nonlocal refused
-        if not refused:
-            refused = str(error)
-            _log.warning("can't read events: %s; the speed of image pulls is not learned", refused)
-        return ()
-
+async def _follow_pulls(reflector: "Reflector[ImagePull]", pulls: asyncio.Queue[ImagePull]) -> None:
     def report(pull: ImagePull) -> None:
         if pull.pod_uid and not pulls.full():  # a burst of more says nothing new
             pulls.put_nowait(pull)
 
-    reflector: Reflector[ImagePull] = Reflector(
-        server,
-        ReachabilityLog(server.url),
-        silence_s,
-        "/api/v1/events",
-        read_pull,
-        lambda pull: pull,
-        lambda pull: replace(pull, pod_uid=""),  # an event that expires says nothing
-        refusal,
-        {"fieldSelector": f"involvedObject.kind=Pod,reason={reason}"},
-    )
     while True:
         listed, version = await reflector.list()
         for pull in listed:
