@@ -33,6 +33,7 @@ from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
+from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import Mode, ReschedulingSettings
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
@@ -116,6 +117,11 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "rescheduling.node_moves_per_hour": _number,
     "rescheduling.moves_per_hour": _number,
     "rescheduling.admins": _names,
+    "images.enabled": _flag,
+    "images.registries_file": str,
+    "images.pull_secrets": _names,
+    "images.requests_per_hour": _number,
+    "images.cache_mb": _number,
     "decisions.path": str,
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
@@ -137,7 +143,7 @@ class Settings:
     boards may be probed, besides the addresses of their node objects. standalone: whether to place
     the pods of `scheduler_name`. extender: None if kube-scheduler does not use one. rescheduling:
     when running pods are moved. decisions: the database; in memory, unless `load` made the
-    settings.
+    settings. images: how registries are asked.
     """
 
     cluster: str = "default"
@@ -163,6 +169,7 @@ class Settings:
     extender: ExtenderSettings | None = None
     rescheduling: ReschedulingSettings = field(default_factory=ReschedulingSettings)
     decisions: HistorySettings = field(default_factory=HistorySettings)
+    images: LookupSettings = field(default_factory=LookupSettings)
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -262,6 +269,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         extender=_extender(root.object("extender")) if root.has("extender") else None,
         rescheduling=_rescheduling(_only_settings(root.object("rescheduling"))),
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
+        images=_images(_only_settings(root.object("images")), environ),
     )
 
 
@@ -325,9 +333,7 @@ def _extender(extender: Fields) -> ExtenderSettings:
 
 
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:
-    # systemd may list several folders, separated by colons; the first is the unit's own.
-    folder = environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
-    path = decisions.text("path", f"{folder}/decisions.db")
+    path = decisions.text("path", f"{_state_folder(environ)}/decisions.db")
     if not path.startswith("/") or "\0" in path:
         raise decisions.error("path", "an absolute path of a file")
     limits = _given(
@@ -355,6 +361,30 @@ def _rescheduling(given: Fields) -> ReschedulingSettings:
         budgets=HourlyBudgets(**_given(**moves)),
         admins=given.texts("admins"),
     )
+
+
+def _images(images: Fields, environ: Mapping[str, str]) -> LookupSettings:
+    secrets = images.texts("pull_secrets")
+    if any(len(part) == 0 for key in secrets for part in key.split("/")) or any(
+        key.count("/") != 1 for key in secrets
+    ):
+        raise images.error("pull_secrets", "a list of namespace/name")
+    given = _given(
+        requests_per_hour=images.integer("requests_per_hour", 1, 3600),
+        cache_mb=images.number("cache_mb", 1024),
+    )
+    return LookupSettings(
+        enabled=images.flag("enabled", default=True),
+        registries_file=_file(images, "registries_file") if images.has("registries_file") else None,
+        pull_secrets=secrets,
+        path=Path(_state_folder(environ), "images.jsonl"),
+        **given,
+    )
+
+
+def _state_folder(environ: Mapping[str, str]) -> str:
+    # systemd may list several folders, separated by colons; the first is the unit's own.
+    return environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
 
 
 def _tls(parent: Fields, kind: Callable[[Path, Path, Path], T]) -> T | None:

@@ -8,11 +8,12 @@ import secrets
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from leadline_controller import __version__
 from leadline_controller.api.grpc import InspectionServer
@@ -25,14 +26,30 @@ from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Strategy, filters_with
+from leadline_controller.framework.images import ARCH_LABEL
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
-from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.framework.ports import (
+    Clock,
+    Cluster,
+    ClusterChange,
+    ClusterError,
+    ImagePull,
+    Leadership,
+)
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
+from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
+from leadline_controller.registry.lookup import ImageLookup
+from leadline_controller.registry.registries import (
+    Credentials,
+    Registries,
+    load_registries,
+    read_pull_secret,
+)
 from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
 from leadline_controller.rescheduling.resized import ResizedPods
 from leadline_controller.rescheduling.suggestions import Suggestions
@@ -90,6 +107,18 @@ def scheduling_profile(settings: Settings) -> SchedulingProfile:
     )
 
 
+class PullSource(Protocol):
+    """Where image pulls and pull secrets come from."""
+
+    def watch_pulls(self) -> AsyncGenerator[ImagePull, None]:
+        """Every pull that a kubelet reports, for ever."""
+        ...
+
+    async def read_secret(self, key: str) -> dict[str, Any]:
+        """A secret, by namespace/name. Raises ClusterError."""
+        ...
+
+
 @dataclass
 class Controller:
     """The parts of one controller that do not depend on the strategy: measurements, the cluster's
@@ -105,6 +134,7 @@ class Controller:
     sampler: Sampler = field(init=False)
     history: Recorder = field(init=False)
     probe_scheduler: ProbeScheduler | None = field(init=False, default=None)
+    image_lookup: ImageLookup | None = field(init=False, default=None)
     decisions: DecisionLog = field(init=False)
     rescheduler: Rescheduler | None = field(init=False, default=None)
     suggestions: Suggestions | None = field(init=False, default=None)
@@ -239,6 +269,47 @@ class Controller:
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
+    async def looking_up_images(self, pulls: PullSource) -> AsyncIterator[None]:
+        """Follow the boards' pulls, and ask registries for layers, during the context."""
+        from leadline_controller.registry.client import RegistryClient
+
+        settings = self.settings.images
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(running(self._follow_pulls(pulls)))
+            registries = Registries()
+            if settings.enabled and settings.registries_file is not None:
+                try:
+                    registries = load_registries(settings.registries_file)
+                except FieldError as error:  # it may name mirrors, so nobody is asked instead
+                    log.error("%s; no registry is asked for layers", error)
+                    settings = replace(settings, enabled=False)
+            if settings.enabled:
+                self.image_lookup = ImageLookup(
+                    settings,
+                    registries,
+                    await stack.enter_async_context(RegistryClient(registries)),
+                    lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
+                    self._architectures,
+                    self.state.images.learn,
+                    partial(_logins, pulls),
+                    self.clock.now_s,
+                )
+                await stack.enter_async_context(running(self.image_lookup.run()))
+            yield
+
+    async def _follow_pulls(self, pulls: PullSource) -> None:
+        """What a board just pulled, its link can do, too. An error must not end the controller."""
+        async with aclosing(pulls.watch_pulls()) as reported:
+            async for pull in reported:
+                mbps = self.state.images.observe(pull)
+                if mbps is not None:
+                    self.telemetry.pulled(pull.node, mbps, self.clock.now_s())
+
+    def _architectures(self) -> frozenset[str]:
+        labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())
+        return frozenset(label for label in labels if label)
+
+    @asynccontextmanager
     async def storing_decisions(self) -> AsyncIterator[None]:
         """Record decisions during the context, after loading those of earlier runs."""
         self.history.start()
@@ -268,6 +339,7 @@ class Controller:
             budget=self._budget,
             sampler=self.sampler,
             rescheduler=lambda: self.rescheduler,
+            registries=lambda: [] if self.image_lookup is None else self.image_lookup.readings(),
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -455,6 +527,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             running(elector.run()) as electing,
             controller.probing(),
             controller.rescheduling(how),
+            controller.looking_up_images(cluster),
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
             running(
@@ -468,6 +541,15 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             ends = (electing, scheduling, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             notifier.send("STOPPING=1")
+
+
+async def _logins(source: PullSource, key: str) -> Mapping[str, Credentials]:
+    """The credentials of a pull secret, by registry; none while it cannot be read."""
+    try:
+        return read_pull_secret(await source.read_secret(key))
+    except ClusterError as error:
+        log.warning("pull secret %s: %s", key, error)
+        return {}
 
 
 @asynccontextmanager

@@ -2,8 +2,9 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
 from leadline_controller.decisions.store import HistorySettings
-from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.model import Layer, Node, Pod
+from leadline_controller.framework.ports import ImagePull, NotFoundError, Relisted
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent
@@ -313,3 +316,61 @@ async def test_retained_messages_of_new_nodes_are_requested_once() -> None:
             assert await eventually(lambda: controller.state.listed)
             await clock.advance(5)
             assert fetched == ["n1", "n2"]  # once
+
+
+class Kubelets:
+    """Reports these pulls, and has no secrets."""
+
+    def __init__(self, *pulls: ImagePull) -> None:
+        self._pulls = pulls
+
+    async def watch_pulls(self) -> AsyncGenerator[ImagePull, None]:
+        for pull in self._pulls:
+            yield pull
+        await asyncio.Event().wait()
+
+    async def read_secret(self, key: str) -> dict[str, Any]:
+        raise NotFoundError(f"secret {key}")
+
+
+def layered_controller(settings: Settings) -> wiring.Controller:
+    controller = wiring.Controller(settings, MemoryCluster())
+    controller.state.apply(Relisted((Node("n1"),), ()))
+    agent = Agent("n1", version="", hardware_model="", address="")
+    controller.telemetry.birth(agent, Stamp(b"0" * 16, 1, 1, 0, 0.0))
+    layers = {"": (Layer("sha256:x", 20.0),)}
+    controller.state.images.learn("reg.example/web:1", "reg.example/web@sha256:y", layers)
+    return controller
+
+
+async def test_a_pull_teaches_the_nodes_speed_and_a_lower_bound_of_its_link() -> None:
+    controller = layered_controller(Settings(images=LookupSettings(enabled=False)))
+    began = ImagePull("n1", "u", "reg.example/web:1")
+    async with controller.looking_up_images(Kubelets(began, replace(began, took_s=2.3))):
+        assert await eventually(
+            lambda: (
+                controller.state.images.table(controller.state.table).pull_mbps.tolist()
+                == [pytest.approx(80.0)]
+            )
+        )
+        assert controller.image_lookup is None
+        (link,) = controller.telemetry.node_links(("n1",), controller.clock.now_s())
+        assert link.bandwidth is not None
+        assert link.bandwidth.source == "pulls"
+        assert link.bandwidth.lower_bound
+
+
+async def test_no_registry_is_asked_by_rules_that_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "registries.yaml"
+    file.write_text("mirrors: [hunter2]")
+    settings = Settings(images=LookupSettings(registries_file=file))
+    controller = layered_controller(settings)
+    async with controller.looking_up_images(Kubelets()):
+        assert controller.image_lookup is None
+    assert "no registry is asked" in caplog.text
+    assert "hunter2" not in caplog.text
+    file.write_text("{}")
+    async with controller.looking_up_images(Kubelets()):
+        assert controller.image_lookup is not None

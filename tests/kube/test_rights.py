@@ -29,7 +29,16 @@ from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.contracts.harnesses import APPS, NOTES, PATIENCE_S, KubeHarness, Watched
-from tests.kube.account import Right, applied, granted, login, manifests, wait_allowed, without
+from tests.kube.account import (
+    RBAC,
+    Right,
+    applied,
+    granted,
+    login,
+    manifests,
+    wait_allowed,
+    without,
+)
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import Object, node, pod
@@ -38,6 +47,8 @@ from tests.kube.volumes import NO_PROVISIONER, claim, storage_class, volume
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 DEFAULT = "/api/v1/namespaces/default"
+EVENTS = "/api/v1/namespaces/default/events"
+SECRETS = "/api/v1/namespaces/default/secrets"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -180,6 +191,43 @@ async def watch_attachments(scene: Scene) -> None:
     await watch_resource(scene, f"{STORAGE}/volumeattachments", made)
 
 
+async def watch_pulls(scene: Scene) -> None:
+    """The reader logs once that it may not read events; raises that as InvalidError."""
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    class Refusals(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "forbidden" in (message := record.getMessage()) and not refused.done():
+                refused.set_exception(InvalidError(message))
+
+    handler, logger = Refusals(), logging.getLogger("leadline_controller")
+    logger.addHandler(handler)
+    try:
+        async with aclosing(scene.cluster.watch_pulls()) as pulls, asyncio.timeout(PATIENCE_S):
+            seeing = asyncio.ensure_future(anext(pulls))
+            while not (seeing.done() or refused.done()):
+                scene.admin.create(EVENTS, pull_event(f"{scene.name}-{next(_numbers)}", scene.name))
+                await asyncio.wait((seeing, refused), timeout=0.5)
+            seeing.cancel()
+            await asyncio.wait((seeing,))
+            if refused.done():
+                await refused
+    finally:
+        logger.removeHandler(handler)
+
+
+def pull_event(name: str, pod_name: str) -> Object:
+    """A kubelet's event."""
+    about = {"kind": "Pod", "namespace": "default", "name": pod_name, "uid": pod_name}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": about,
+        "reason": "Pulling",
+        "message": 'Pulling image "web:1"',
+        "source": {"component": "kubelet", "host": "somewhere"},
+    }
+
+
 async def provision_a_volume(scene: Scene) -> None:
     scene.add(CLAIMS, claim(scene.name, "any"))
     await scene.cluster.prepare(VolumePlan("somewhere", selects=(f"default/{scene.name}",)))
@@ -300,6 +348,8 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "get configmaps": keep_notes,
     "patch configmaps": keep_notes,
     "create configmaps": keep_notes,
+    "list events": watch_pulls,
+    "watch events": watch_pulls,
     "get persistentvolumeclaims": provision_a_volume,
     "patch persistentvolumeclaims": provision_a_volume,
     "get persistentvolumes": reserve_a_volume,
@@ -374,3 +424,24 @@ async def test_an_action_fails_without_one_of_its_verbs(
     message = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
     with without(right, api, Api(account)), pytest.raises(InvalidError, match=message):
         await ACTIONS[str(right)](scene)
+
+
+@pytest.mark.cluster
+async def test_a_pull_secret_is_readable_only_by_a_right_of_its_own(
+    scene: Scene, account: Path, api: Api
+) -> None:
+    mine, other = f"{scene.name}-mine", f"{scene.name}-other"
+    for name in (mine, other):
+        scene.add(SECRETS, {"metadata": {"name": name}, "stringData": {"x": name}})
+    printed = CliRunner().invoke(kube, ["manifests", f"--pull-secret=default/{mine}"])
+    role, binding = list(yaml.safe_load_all(printed.output))[-2:]
+    with pytest.raises(InvalidError, match="forbidden"):
+        await scene.cluster.read_secret(f"default/{mine}")
+    scene.add(f"{RBAC}/namespaces/default/roles", role)
+    scene.add(f"{RBAC}/namespaces/default/rolebindings", binding)
+    allowed = {"verb": "get", "resource": "secrets", "namespace": "default", "name": mine}
+    wait_allowed(Api(account), True, **allowed)
+    secret = await scene.cluster.read_secret(f"default/{mine}")
+    assert secret["metadata"]["name"] == mine
+    with pytest.raises(InvalidError, match="forbidden"):
+        await scene.cluster.read_secret(f"default/{other}")

@@ -13,6 +13,7 @@ import grpc_tools.protoc
 SOURCES = Path(__file__).parents[2] / "proto"
 PROTOS = (
     "leadline_wire/v1/telemetry.proto",
+    "leadline_wire/v1/images.proto",
     "leadline_wire/v1/control.proto",
     "leadline_wire/v1/rescheduling.proto",
 )
@@ -25,10 +26,10 @@ def generate(out: Path) -> None:
     """
     include = str(files("grpc_tools") / "_proto")
     plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"
-    telemetry, *services = PROTOS
+    telemetry, images, *services = PROTOS
     common = ["protoc", f"-I{SOURCES}", f"-I{include}", f"--python_out={out}", f"--pyi_out={out}"]
     runs = (
-        [*common, telemetry],
+        [*common, telemetry, images],
         [
             *common,
             f"--grpc_python_out={out}",

@@ -94,6 +94,10 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "strategy.name": default.strategy,
         "grpc.address": default.serve.address,
         "extender.address": ExtenderSettings().address,
+        **{
+            f"images.{name}": getattr(default.images, name)
+            for name in ("enabled", "requests_per_hour", "cache_mb")
+        },
         "decisions.max_mb": default.decisions.max_mb,
         "decisions.max_age_days": default.decisions.max_age_days,
         **{f"probe.{name}": value for name, value in asdict(default.limits).items()},
@@ -101,7 +105,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 22
+    assert plain_defaults("Controller", controllers) == 24
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:

@@ -22,8 +22,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc, rescheduling_pb2_grpc
+from leadline_wire.v1 import images_pb2 as pb_images
 
-from leadline_controller.api import budget, gate, history, placements, rescheduling
+from leadline_controller.api import budget, gate, history, images, placements, rescheduling
 from leadline_controller.api.callers import why_refused
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
@@ -221,6 +222,14 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         answer = await asyncio.to_thread(lambda: budget.response(source.budget()))
         answer.leader, answer.lease_holder = source.leadership.leads(), source.leadership.holder()
         return answer
+
+    async def ListImages(
+        self, _: pb_images.ListImagesRequest, __: Context
+    ) -> pb_images.ListImagesResponse:
+        source = self._source
+        readings = list(source.cluster.images.readings(source.cluster.table))
+        registries = source.registries()
+        return await asyncio.to_thread(images.response, readings, registries)
 
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context

@@ -6,7 +6,7 @@ Values that are unknown or not finite are left out, and never become zeros.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from leadline_wire.v1 import control_pb2 as pb
@@ -19,6 +19,7 @@ from leadline_controller.framework.ports import Leadership
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.registry.lookup import RegistryReading
 from leadline_controller.rescheduling.rescheduler import Rescheduler
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.links import LinkReading
@@ -37,7 +38,7 @@ class InspectionSource:
     leadership. advises: whether it serves kube-scheduler's extender calls. address_policy: the
     addresses at which it probes boards. budget: reads what probing costs, on any thread.
     sampler: has what was measured last and is not in `history` yet. rescheduler: None before it
-    runs.
+    runs. registries: what registries tell; read it in the event loop.
 
     Read `cluster` and `decisions` only in the event loop.
     """
@@ -58,6 +59,7 @@ class InspectionSource:
     budget: Callable[[], BudgetReading] = BudgetReading
     sampler: Sampler | None = None
     rescheduler: Callable[[], Rescheduler | None] = lambda: None
+    registries: Callable[[], Sequence[RegistryReading]] = tuple
 
 
 _MAX_ESTIMATED_NODES = 200  # 19,900 pairs, 1.5 MB on the wire

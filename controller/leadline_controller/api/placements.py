@@ -6,6 +6,7 @@ from itertools import repeat
 from operator import attrgetter
 
 from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import images_pb2 as pb_images
 
 from leadline_controller.api.nodes import InspectionSource, in_order
 from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Explanation
@@ -88,6 +89,16 @@ def _scores(explanation: Explanation) -> Iterator[pb.NodeScore]:
         ages_s = {kind: x for kind, x in explanation.ages_s.items() if kind in _AGES}
         for kind, age_s in _known(ages_s, at):
             setattr(score, f"{kind}_age_s", max(0.0, age_s))
+        pull = dict(_known(explanation.pull, at))
+        if pull:
+            score.pull.CopyFrom(
+                pb_images.PullEstimate(
+                    missing_mb=pull.get("missing_mb"),
+                    shared_mb=pull.get("shared_mb"),
+                    queue_mb=pull.get("queue_mb"),
+                    expected_s=pull.get("time_s"),
+                )
+            )
         yield score
 
 

@@ -17,6 +17,7 @@ from leadline_controller.framework.options import value_of_text
 _SHOWN = 15
 _NOWHERE = "none"
 # The measurements whose ages an explanation shows, and the words for them in tables.
+_PULL = ("missing_mb", "shared_mb", "queue_mb", "expected_s")
 _AGES = {"report": "report", "bandwidth": "bandwidth", "rtt": "round trips"}
 
 
@@ -54,10 +55,18 @@ def explanation(response: pb.ExplainPodResponse) -> dict[str, Any]:
 
 
 def _score(score: pb.NodeScore) -> dict[str, Any]:
-    """One node's score, with "ages_s" if the strategy used measured values."""
-    fields = {"total": optional(score, "total"), "parts": dict(sorted(score.parts.items()))}
+    """One node's score, with "ages_s" if the strategy used measured values, and "pull" if
+    layers of the pod's images were known."""
+    fields: dict[str, Any] = {
+        "total": optional(score, "total"),
+        "parts": dict(sorted(score.parts.items())),
+    }
     known = {kind: age_s for kind, age_s in _ages_s(score).items() if age_s is not None}
-    return {**fields, "ages_s": known} if known else fields
+    if known:
+        fields["ages_s"] = known
+    if score.HasField("pull"):
+        fields["pull"] = {name: optional(score.pull, name) for name in _PULL}
+    return fields
 
 
 def _ages_s(score: pb.NodeScore) -> dict[str, float | None]:
@@ -103,6 +112,8 @@ def explanation_tables(
         ]
         if score.node == placement.node and ages:
             yield cell(f"measured on {score.node}, age at the decision: {', '.join(ages)}")
+        if score.node == placement.node and score.HasField("pull"):
+            yield cell(_pull(score))
     if response.scores:
         scores = by_merit(response)
         few = scores if wide else scores[:_SHOWN]
@@ -151,13 +162,27 @@ def _ago(placement: pb.Placement) -> str:
     return f"{times}{human.age(placement.age_s)} ago{when}"
 
 
+def _pull(score: pb.NodeScore) -> str:
+    """images on n1: 40 MB to pull, 60 MB are there, 5 MB are before it; 4.2 s expected."""
+    missing, shared, queue, expected_s = (
+        human.number(optional(score.pull, name)) for name in _PULL
+    )
+    expected = f"; {expected_s} s expected" if score.pull.HasField("expected_s") else ""
+    return (
+        f"images on {score.node}: {missing} MB to pull, {shared} MB are there, {queue} MB are "
+        f"pulled before{expected}"
+    )
+
+
 def _score_table(
     response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore], *, wide: bool
 ) -> RenderableType:
     """The scores with a column for each part."""
     parts = sorted({part for score in response.scores for part in score.parts})
     headers = [part.replace("_per_s", "/s").replace("_", "\n") for part in parts]
+    pulls = wide and any(score.HasField("pull") for score in scores)
     headers += [f"{shown}\nage" for shown in _AGES.values() if wide]
+    headers += [f"pull\n{name}" for name in _PULL if pulls]
     total = f"TOTAL\n{response.better}\nis better"
     made = table(("", "NODE", total, *headers), numbers=(total, *headers), folding=())
     for score in scores:
@@ -165,6 +190,7 @@ def _score_table(
         values = [human.number(optional(score, "total"))]
         values += [human.number(score.parts.get(part)) for part in parts]
         values += [human.age(age_s) for age_s in _ages_s(score).values() if wide]
+        values += [human.number(optional(score.pull, name)) for name in _PULL if pulls]
         made.add_row(
             *(cell(x, "bold green" if won else "") for x in ("*" if won else "", score.node)),
             *(cell(x, "bold" if won else "") for x in values),

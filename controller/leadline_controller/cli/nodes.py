@@ -227,6 +227,8 @@ def _certainty(status: pb.NodeStatus) -> str:
                 how = "suspect: before the last test it was more"
             elif metric.source == "counters":
                 how = "which it carried; not tested"
+            elif metric.source == "pulls":
+                how = "at which it pulled an image; not tested"
             elif metric.source == "interface":
                 how = "the speed of its interface; not tested"
             if metric.host_limited:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from leadline_controller.cluster.images import ImageState
 from leadline_controller.cluster.occupancy import Occupancy
 from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.resources import ResourceState
@@ -41,10 +42,12 @@ _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.B
 
 
 class ClusterState:
-    """Nodes, pods, and the resources that pods use. Used by one thread."""
+    """Nodes, pods, and the resources that pods use. Used by one thread. images: what the nodes have
+    of the pods' images."""
 
     def __init__(self) -> None:
         self.listed = False
+        self.images = ImageState()
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
@@ -144,6 +147,7 @@ class ClusterState:
                 self._nodes = {node.name: node for node in nodes}
                 self._relist_reservations(pods)
                 self._pods = {pod.uid: pod for pod in pods}
+                self.images.relisted(nodes)
                 for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
                     del self._assumed[uid]
                 self._stale = True
@@ -155,11 +159,14 @@ class ClusterState:
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
                 self._nodes[node.name] = node
-                self._stale |= before != node
+                if before != node:
+                    self._stale = True
+                    self.images.node_changed(node)
                 return queueing_hints.node_changed(before, node)
             case NodeDeleted(name):
                 known = self._nodes.pop(name, None) is not None
                 self._stale |= known
+                self.images.node_deleted(name)
                 return ClusterEvent.NODE_DELETED if known else NO_EVENT
             case PodChanged(pod):
                 return self._pod_changed(pod)
@@ -253,6 +260,7 @@ class ClusterState:
             mounts=dict(counted.mounts),
             namespaces=self._resources.namespaces,
             storage=self._resources.storage(),
+            images=self.images.table(table),
         )
         return self._reservations.apply(view, pod)
 
@@ -350,11 +358,13 @@ class ClusterState:
         node = self._node_of(pod)
         if node is not None and not pod.finished:
             self._occupancy.add(pod, node)
+            self.images.add(pod, node)
 
     def _count_out(self, pod: Pod) -> None:
         node = self._node_of(pod)
         if node is not None and not pod.finished:
             self._occupancy.remove(pod, node)
+            self.images.remove(pod, node)
 
 
 def with_given_nodes(

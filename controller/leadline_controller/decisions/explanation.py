@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leadline_controller.framework.cycle import Better, Decision, FilterResult, Scores
+from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 from leadline_controller.parsing.fields import replace_surrogates
 
@@ -38,7 +39,8 @@ class Explanation(NamedTuple):
     columns over `nodes`, NaN where unknown. ages_s: REPORT, BANDWIDTH or RTT -> seconds since the
     oldest such measurement of the node that the strategy could use. scored, rejected: how many
     nodes in all. failing: filter -> how many nodes it refused. reasons: refused node -> "Filter:
-    reason" of each filter that refused it.
+    reason" of each filter that refused it. pull: columns of Pull, what the pod's images meant for
+    the nodes; empty if no layers of them were known.
     """
 
     nodes: tuple[str, ...] = ()
@@ -49,6 +51,7 @@ class Explanation(NamedTuple):
     rejected: int = 0
     failing: Mapping[str, int] = MappingProxyType({})
     reasons: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    pull: Mapping[str, Floats] = MappingProxyType({})
 
     def rounded(self) -> "Explanation":
         """With columns as precise as the stored ones, so that it is the same before and after."""
@@ -56,6 +59,7 @@ class Explanation(NamedTuple):
             total=_rounded(self.total),
             parts={name: _rounded(column) for name, column in self.parts.items()},
             ages_s={name: _rounded(column) for name, column in self.ages_s.items()},
+            pull={name: _rounded(column) for name, column in self.pull.items()},
         )
 
 
@@ -97,6 +101,7 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
         parts={name: column[kept] for name, column in scores.parts.items()},
         ages_s=_ages_s(view, decision.needs, at_s, nodes),
         scored=scores.total.size,
+        pull=_pull(view, decision.pod, nodes),
     )
 
 
@@ -135,6 +140,13 @@ def _ages_s(
     return ages_s
 
 
+def _pull(view: ClusterView, pod: Pod, nodes: Ints) -> dict[str, Floats]:
+    pull = view.pull(pod)
+    if np.isnan(pull.missing_mb).all():
+        return {}
+    return {name: column[nodes] for name, column in pull._asdict().items()}
+
+
 def encode(explanation: Explanation) -> bytes:
     """Encode in a format that later versions can read. An explanation over MAX_BYTES loses its
     reasons, and if it is still too long, all but its counts."""
@@ -154,13 +166,15 @@ def _unpacked(explanation: Explanation) -> bytes:
         "nodes": explanation.nodes,
         "parts": list(explanation.parts),
         "ages": list(explanation.ages_s),
+        "pull": list(explanation.pull),
         "scored": explanation.scored,
         "rejected": explanation.rejected,
         "failing": dict(explanation.failing),
         "reasons": list(by_reasons.items()),
     }
     text = json.dumps(head, separators=(",", ":"))
-    columns = [explanation.total, *explanation.parts.values(), *explanation.ages_s.values()]
+    named = (explanation.parts, explanation.ages_s, explanation.pull)
+    columns = [explanation.total, *(column for each in named for column in each.values())]
     with np.errstate(over="ignore"):
         return text.encode() + b"\n" + np.array(columns).astype(_KEPT).tobytes()
 
@@ -175,7 +189,8 @@ def decode(data: bytes) -> Explanation:
         text, _, floats = flat.partition(b"\n")
         head = json.loads(text)
         nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
-        shape = (1 + len(parts) + len(ages), len(nodes))
+        pull = _texts(head.get("pull", []))  # missing in what earlier versions wrote
+        shape = (1 + len(parts) + len(ages) + len(pull), len(nodes))
         columns = _rounded(np.frombuffer(floats, dtype=_KEPT)).reshape(shape)
         reasons: dict[str, tuple[str, ...]] = {}
         for entry in _expected(list, head["reasons"]):
@@ -185,7 +200,8 @@ def decode(data: bytes) -> Explanation:
             nodes=nodes,
             total=columns[0],
             parts=dict(zip(parts, columns[1:], strict=False)),
-            ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=True)),
+            ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=False)),
+            pull=dict(zip(pull, columns[1 + len(parts) + len(ages) :], strict=True)),
             scored=_count(head["scored"]),
             rejected=_count(head["rejected"]),
             failing={

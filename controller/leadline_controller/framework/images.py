@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from math import fsum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,29 @@ from leadline_controller.parsing.fields import replace_surrogates
 # 255 characters and a digest.
 _MAX_NAME_LENGTH = 512
 _MAX_NAMES = 16
+_MAX_MASKS = 4096
+ARCH_LABEL = "kubernetes.io/arch"
+
+
+class Variant(NamedTuple):
+    """The layers of an image as some nodes need them, by their architecture. nodes: shape (n,)."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    nodes: Bools
+
+
+class Pull(NamedTuple):
+    """What a pod's images mean for each node, columns of shape (n,), NaN if unknown.
+
+    missing_mb: to download, neither there nor in the queue. shared_mb: there already. queue_mb: the
+    node's download queue. time_s: until all is there.
+    """
+
+    missing_mb: Floats
+    shared_mb: Floats
+    queue_mb: Floats
+    time_s: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,13 +51,22 @@ class ImageTable:
     """The images whose layers are known, and the nodes' download queues.
 
     catalogue: image -> its layers; images that are missing here are looked up in Node.images.
-    queued: digest -> indexes of the nodes that have this layer in their download queue.
-    queue_mb: node index -> size of its download queue, MB (10^6 bytes), if it is not empty.
+    by_architecture: image -> architecture (the label kubernetes.io/arch) -> its layers there, ""
+    for all; it comes before the catalogue. held: digest -> names of the nodes that have the layer;
+    one that is missing here is looked up in Node.image_layers. queued: digest -> indexes of the
+    nodes that have this layer in their download queue. queue_mb: node index -> size of its download
+    queue, MB (10^6 bytes), if it is not empty. pull_mbps, overhead_s: the speed of the nodes'
+    pulls, and what each pull takes besides; shape (n,) or shorter, NaN if unknown.
     """
 
     catalogue: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
     queued: Mapping[str, frozenset[int]] = field(default_factory=dict)
     queue_mb: Mapping[int, float] = field(default_factory=dict)
+    by_architecture: Mapping[str, Mapping[str, tuple[Layer, ...]]] = field(default_factory=dict)
+    held: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    pull_mbps: Floats = field(default_factory=lambda: np.zeros(0))
+    overhead_s: Floats = field(default_factory=lambda: np.zeros(0))
+    _masks: dict[str, tuple[NodeTable, frozenset[str], Bools]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, images: Iterable[Image]) -> "ImageTable":
@@ -58,22 +91,49 @@ class ImageTable:
             queue_mb={node: mb for node, mb in queue_mb.items() if unstated[node]},
         )
 
-    def images_of(self, table: NodeTable, pod: Pod) -> tuple[Image, ...]:
-        """The pod's images whose layers are known, without repeats."""
-        found = (
-            (name, self.catalogue.get(name, table.images.get(name)))
-            for name in dict.fromkeys(map(full_name, pod.images))
-        )
-        return tuple(Image(name, layers) for name, layers in found if layers is not None)
+    def variants_of(self, table: NodeTable, pod: Pod) -> Iterator[Variant]:
+        """The pod's images whose layers are known, without repeats. Each node needs one variant of
+        each image; one of another architecture than all that are known counts with the first."""
+        for name in dict.fromkeys(map(full_name, (*pod.init_images, *pod.images))):
+            by_architecture = self.by_architecture.get(name, {})
+            rest = by_architecture.get("", self.catalogue.get(name, table.images.get(name)))
+            left = table.all()
+            for architecture, layers in by_architecture.items():
+                if architecture:
+                    nodes = _of_architecture(table, architecture)
+                    left &= ~nodes
+                    yield Variant(name, layers, nodes)
+                    rest = layers if rest is None else rest
+            if rest is not None:
+                yield Variant(name, rest, left)
 
-    def layers_of(self, table: NodeTable, pod: Pod) -> tuple[Layer, ...]:
-        """The layers of the pod's known images, without repeats."""
-        images = self.images_of(table, pod)
-        return tuple({layer.digest: layer for image in images for layer in image.layers}.values())
+    def layers_of(self, table: NodeTable, pod: Pod) -> tuple[tuple[Layer, Bools], ...]:
+        """The layers of the pod's known images, without repeats, each with the nodes that need it,
+        shape (n,)."""
+        found: dict[str, tuple[Layer, Bools]] = {}
+        for variant in self.variants_of(table, pod):
+            for layer in variant.layers:
+                _, nodes = found.get(layer.digest, (layer, variant.nodes))
+                found[layer.digest] = layer, nodes | variant.nodes
+        return tuple(found.values())
 
     def cached(self, table: NodeTable, layer: Layer) -> Bools:
         """The nodes that have the layer, shape (n,)."""
-        return table.mask(("image layer", layer.digest), lambda n: layer.digest in n.image_layers)
+        held = self.held.get(layer.digest)
+        if held is None:
+            return table.mask(
+                ("image layer", layer.digest), lambda n: layer.digest in n.image_layers
+            )
+        kept = self._masks.get(layer.digest)
+        if kept is not None and kept[0] is table and kept[1] is held:
+            return kept[2]
+        found = table.none()
+        found[[table.index[name] for name in held if name in table.index]] = True
+        found.flags.writeable = False
+        if len(self._masks) >= _MAX_MASKS:
+            self._masks.clear()
+        self._masks[layer.digest] = table, held, found
+        return found
 
     def cached_mb(self, table: NodeTable, pod: Pod) -> Floats:
         """MB of the pod's layers that each node has, shape (n,); NaN if none of its images is
@@ -93,6 +153,22 @@ class ImageTable:
             column[node] += size_mb
         return column
 
+    def pull(self, table: NodeTable, pod: Pod, registry_mbps: Floats) -> Pull:
+        """What the pod's images mean for each node. registry_mbps: the bandwidth from the registry,
+        shape (n,). A node that has all layers does not wait for its queue."""
+        shared_mb, missing_mb = self.cached_mb(table, pod), self.missing_mb(table, pod)
+        all_mb = self._sum_mb(table, pod, lambda table, _: table.all())
+        queue_mb = self.waiting_mb(table)
+        overhead_s = np.nan_to_num(_filled(self.overhead_s, len(table)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            time_s = (missing_mb + queue_mb) * 8 / registry_mbps + overhead_s
+        time_s = np.where(shared_mb >= all_mb, 0.0, time_s)
+        return Pull(missing_mb, shared_mb, queue_mb, time_s)
+
+    def pull_mbps_of(self, table: NodeTable) -> Floats:
+        """The speed of each node's pulls as seen, Mbit/s, shape (n,), NaN if unknown."""
+        return _filled(self.pull_mbps, len(table))
+
     def with_pull(self, table: NodeTable, pod: Pod, node: int) -> "ImageTable":
         """The table with the pod on the node with this index: missing layers are queued there."""
         added = self._to_pull(table, pod, node, self.queued)
@@ -108,11 +184,14 @@ class ImageTable:
     def _to_pull(
         self, table: NodeTable, pod: Pod, node: int, queued: Mapping[str, Set[int]]
     ) -> list[Layer]:
-        has = table.nodes[node].image_layers
+        at = table.nodes[node]
         return [
             layer
-            for layer in self.layers_of(table, pod)
-            if layer.digest not in has and node not in queued.get(layer.digest, ())
+            for layer, needed in self.layers_of(table, pod)
+            if needed[node]
+            and layer.digest not in at.image_layers
+            and at.name not in self.held.get(layer.digest, ())
+            and node not in queued.get(layer.digest, ())
         ]
 
     def _missing(self, table: NodeTable, layer: Layer) -> Bools:
@@ -123,12 +202,25 @@ class ImageTable:
     def _sum_mb(
         self, table: NodeTable, pod: Pod, where: Callable[[NodeTable, Layer], Bools]
     ) -> Floats:
-        if not self.images_of(table, pod):
+        layers = self.layers_of(table, pod)
+        if not layers and not any(True for _ in self.variants_of(table, pod)):
             return np.full(len(table), np.nan)
         total = np.zeros(len(table))
-        for layer in self.layers_of(table, pod):
-            total += layer.size_mb * where(table, layer)
+        for layer, nodes in layers:
+            total += layer.size_mb * (where(table, layer) & nodes)
         return total
+
+
+def _of_architecture(table: NodeTable, architecture: str) -> Bools:
+    return table.mask(
+        ("architecture", architecture), lambda node: node.labels.get(ARCH_LABEL) == architecture
+    )
+
+
+def _filled(column: Floats, count: int) -> Floats:
+    filled = np.full(count, np.nan)
+    filled[: column.size] = column
+    return filled
 
 
 def read_listed_images(listed: object) -> Iterator[Image]:
@@ -154,6 +246,7 @@ def _one_layer_each(names: tuple[str, ...], size_bytes: int) -> tuple[Image, ...
     return tuple(Image(full_name(name), layers) for name in names)
 
 
+@lru_cache(maxsize=4096)  # pods of one workload have the same
 def full_name(name: str) -> str:
     """An image's name with the container runtime's defaults: registry, library/ and :latest."""
     path, at, digest = name.partition("@")

@@ -244,7 +244,10 @@ class Pod:
     requests: resource name -> base units, the effective request; PODS is always 1. limits: in the
     same units; a missing one means no limit. required_affinity: node selector terms, one of which
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
-    features: that the node's kubelet must declare. preempts: whether its preemption policy
+    features: that the node's kubelet must declare. images, init_images: of its containers.
+    awaited_images: those whose containers are not created yet, so the node may be pulling them.
+    started_images: those of the others, with what the node calls them, by digest. pull_secrets:
+    names of secrets in its namespace. preempts: whether its preemption policy
     allows preemption. problem: what could not be read or is not modelled; such a pod is
     unschedulable. resize: one that its kubelet cannot carry out, None without one. ready: its
     condition Ready. created_s: its creation, seconds since 1970 on the API server's clock, None if
@@ -267,6 +270,10 @@ class Pod:
     disks: tuple[Disk, ...] = ()
     features: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    init_images: tuple[str, ...] = ()
+    awaited_images: tuple[str, ...] = ()
+    started_images: tuple[tuple[str, str], ...] = ()
+    pull_secrets: tuple[str, ...] = ()
     annotations: PodAnnotations = field(default_factory=PodAnnotations)
     labels: Mapping[str, str] = field(default_factory=_empty)
     scheduler_name: str = SCHEDULER_NAME

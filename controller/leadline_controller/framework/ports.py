@@ -224,6 +224,23 @@ class Workload:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class ImagePull:
+    """A kubelet began to pull an image, or has pulled it, for the pod with this uid.
+
+    image: its full name. took_s: how long the download and unpacking took, seconds, without the
+    wait for other images; None when it began. size_mb: of the whole image, None if unknown. is_old:
+    it was listed after a (re)start, so nobody knows what else was going on.
+    """
+
+    node: str
+    pod_uid: str
+    image: str
+    took_s: float | None = None
+    size_mb: float | None = None
+    is_old: bool = False
+
+
 class Cluster(Protocol):
     """A cluster to list, watch and write to."""
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
-from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.images import ImageTable, Pull
 from leadline_controller.framework.model import HostPort, Link, Node, Pod
 from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
@@ -308,10 +308,16 @@ class ClusterView:
         return limited & np.isnan(self.table.bandwidth_mbps)
 
     def registry_mbps(self) -> Floats:
-        """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else the measured
-        bandwidth of the node's link, else NaN."""
+        """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else as its pulls
+        had it, else the measured bandwidth of the node's link, else NaN."""
+        pulls = self.images.pull_mbps_of(self.table)
+        pulls = np.where(np.isnan(pulls), self.metrics.bandwidth_mbps, pulls)
         stated = self.table.registry_mbps
-        return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
+        return np.where(np.isnan(stated), pulls, stated)
+
+    def pull(self, pod: Pod) -> Pull:
+        """What the pod's images mean for each node."""
+        return self.images.pull(self.table, pod, self.registry_mbps())
 
     def with_placement(
         self,

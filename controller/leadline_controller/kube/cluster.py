@@ -16,6 +16,7 @@ from leadline_controller.framework.ports import (
     ClusterChange,
     ConflictError,
     Fence,
+    ImagePull,
     NotFoundError,
     PodEvent,
     StorageChangedError,
@@ -27,7 +28,7 @@ from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventSink
 from leadline_controller.kube.lease import KubeLease
 from leadline_controller.kube.notes import Notes
-from leadline_controller.kube.reflector import watch_cluster
+from leadline_controller.kube.reflector import watch_cluster, watch_pulls
 from leadline_controller.kube.workloads import Workloads
 from leadline_controller.kubeobjects.resources import read_claim, read_volume
 from leadline_controller.parsing.fields import FieldError
@@ -79,6 +80,15 @@ class KubeCluster:
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """All objects, then every change, for ever. Reconnects by itself and logs it."""
         return watch_cluster(self._server, reachability=self._reachability)
+
+    def watch_pulls(self) -> AsyncGenerator[ImagePull, None]:
+        """Every image pull that a kubelet reports; see reflector.watch_pulls."""
+        return watch_pulls(self._server, self._reachability)
+
+    async def read_secret(self, key: str) -> Json:
+        """A secret, by namespace/name. Raises subclasses of ClusterError."""
+        namespace, _, name = (quote(part, safe="") for part in key.partition("/"))
+        return await self._server.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Write an event on a pod; see EventSink. Raises subclasses of ClusterError."""

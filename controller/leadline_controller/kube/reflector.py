@@ -2,13 +2,14 @@
 
 Each kind has a Reflector with a watch of its own, which resumes from the last version when it
 ends. When the server no longer keeps the changes since then (410), all kinds are listed again,
-because the lists must describe the same state.
+because the lists must describe the same state. The kubelets' events on image pulls are followed
+apart, because pods are scheduled without them too.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import SystemRandom
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,7 @@ from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     ClusterError,
+    ImagePull,
     InvalidError,
     NodeChanged,
     NodeDeleted,
@@ -36,6 +38,7 @@ from leadline_controller.kube.client import (
     error_for,
 )
 from leadline_controller.kube.convert import Converter
+from leadline_controller.kubeobjects.images import read_pull
 
 # The kinds besides nodes and pods. Pods that need none of them are scheduled without them.
 RESOURCES = {
@@ -53,10 +56,12 @@ RESOURCES = {
 _SILENCE_S = 150.0
 _WATCH_TIMEOUT_S = (240, 300)
 _PAGE_SIZE = 500
+_MAX_PULLS = 10_000
 _NOT_LISTED = ""
 _RANDOM = SystemRandom()
 _log = logging.getLogger(__name__)
-T = TypeVar("T", bound=Node | Pod | Resource)
+T = TypeVar("T", bound=Node | Pod | Resource | ImagePull)
+_PULL_EVENTS = ("Pulling", "Pulled")
 
 
 async def watch_cluster(
@@ -99,8 +104,68 @@ async def watch_cluster(
                     raise outcome  # a bug must not pass for a 410
 
 
+async def watch_pulls(
+    server: ApiServer, reachability: ReachabilityLog, silence_s: float = _SILENCE_S
+) -> AsyncGenerator[ImagePull, None]:
+    """Every image pull that a kubelet reports in an event, for ever; those that were reported
+    before come first and are marked as old. An account that may not read events gets none until it
+    may."""
+    pulls: asyncio.Queue[ImagePull] = asyncio.Queue(_MAX_PULLS)
+    refusals: list[str] = []
+
+    def no_pulls(error: ClusterError) -> tuple[ImagePull, ...]:
+        if not refusals:
+            refusals.append(str(error))
+            _log.warning("can't read events: %s; the speed of image pulls is not learned", error)
+        return ()
+
+    watches = [
+        asyncio.create_task(
+            _follow_pulls(
+                Reflector(
+                    server,
+                    reachability,
+                    silence_s,
+                    "/api/v1/events",
+                    read_pull,
+                    lambda pull: pull,
+                    lambda pull: replace(pull, pod_uid=""),  # an event that expires says nothing
+                    no_pulls,
+                    {"fieldSelector": f"involvedObject.kind=Pod,reason={reason}"},
+                ),
+                pulls,
+            )
+        )
+        for reason in _PULL_EVENTS
+    ]
+    try:
+        while True:
+            yield await pulls.get()
+    finally:
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+
+async def _follow_pulls(reflector: "Reflector[ImagePull]", pulls: asyncio.Queue[ImagePull]) -> None:
+    def report(pull: ImagePull) -> None:
+        if pull.pod_uid and not pulls.full():  # a burst of more says nothing new
+            pulls.put_nowait(pull)
+
+    while True:
+        listed, version = await reflector.list()
+        for pull in listed:
+            report(replace(pull, is_old=True))
+        if version == _NOT_LISTED:
+            await reflector.wait_until_readable()
+        else:
+            await reflector.watch(version, report)
+
+
 async def _watch_until_relist(
-    reflector: "Reflector[Any]", version: str, changes: asyncio.Queue[ClusterChange | None]
+    reflector: "Reflector[Any]",
+    version: str,
+    changes: asyncio.Queue[ClusterChange | None],
 ) -> None:
     try:
         if version == _NOT_LISTED:
@@ -118,7 +183,7 @@ class Reflector(Generic[T]):
     silence_s: a watch without a byte for this long is dead. read: converts a manifest; None when
     the object is to be ignored. changed, deleted: make the change to report. placeholders: the
     objects to report while the kind can't be read or the server does not have it; None for a
-    kind without which nothing works.
+    kind without which nothing works. selected: a field selector, as query parameters.
     """
 
     server: ApiServer
@@ -126,9 +191,10 @@ class Reflector(Generic[T]):
     silence_s: float
     path: str
     read: Callable[[Json], T | None]
-    changed: Callable[[T], ClusterChange]
-    deleted: Callable[[T], ClusterChange]
+    changed: Callable[[T], Any]
+    deleted: Callable[[T], Any]
     placeholders: Callable[[ClusterError], tuple[T, ...]] | None = None
+    selected: Mapping[str, str] = field(default_factory=dict)
 
     async def list(self) -> tuple[tuple[T, ...], str]:
         """All objects and their resource version. Retries until the server answers, or refuses
@@ -149,13 +215,14 @@ class Reflector(Generic[T]):
                 return listed
             await asyncio.sleep(next(waits_s))
 
-    async def watch(self, version: str, report: Callable[[ClusterChange], None]) -> None:
+    async def watch(self, version: str, report: Callable[[Any], None]) -> None:
         """Report every change after `version`. Returns when all must be listed again: the server
         no longer keeps these changes, or no longer serves the kind."""
         waits_s = backoffs_s()
         placeholders: tuple[T, ...] = ()
         while True:
             query = {
+                **self.selected,
                 "watch": "1",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": version,
@@ -195,14 +262,14 @@ class Reflector(Generic[T]):
 
     async def _list_fails_with(self, kind: type[ClusterError]) -> bool:
         try:
-            await self.server.get(self.path, limit="1")
+            await self.server.get(self.path, limit="1", **self.selected)
         except ClusterError as error:
             return isinstance(error, kind)
         return False
 
     async def _list_pages(self) -> tuple[tuple[T, ...], str]:
         found: list[T] = []
-        query = {"limit": str(_PAGE_SIZE)}
+        query = {**self.selected, "limit": str(_PAGE_SIZE)}
         while True:
             page = await self.server.get(self.path, **query)
             for manifest in page.get("items") or ():
@@ -213,7 +280,7 @@ class Reflector(Generic[T]):
                 return tuple(found), str(metadata.get("resourceVersion", ""))
             query["continue"] = metadata["continue"]
 
-    def _report(self, event: Json, report: Callable[[ClusterChange], None]) -> str:
+    def _report(self, event: Json, report: Callable[[Any], None]) -> str:
         """Report the change of an event. Returns its version. Raises the ClusterError of an ERROR
         event."""
         manifest: Json = event.get("object") or {}

@@ -37,6 +37,7 @@ from leadline_controller.kubeobjects.demands import (
     read_volumes,
     volume_counts,
 )
+from leadline_controller.kubeobjects.images import read_image_states
 from leadline_controller.kubeobjects.selectors import read_terms
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
@@ -108,6 +109,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
     constraints = _NOTHING if excess else spec
     affinity = constraints.object("affinity").object("nodeAffinity")
     claims, disks, unsupported_volume = read_volumes(needs)
+    awaited, started = read_image_states(spec, status)
     unsupported = (f"{name} is not supported" for name in _UNSUPPORTED if spec.raw(name))
     return Pod(
         namespace=namespace,
@@ -120,6 +122,10 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         disks=disks,
         features=read_needed_features(spec),
         images=tuple(c.text("image", "") for c in spec.objects("containers")),
+        init_images=tuple(c.text("image", "") for c in spec.objects("initContainers")),
+        awaited_images=awaited,
+        started_images=started,
+        pull_secrets=tuple(s.name("name", "") for s in spec.objects("imagePullSecrets")),
         annotations=annotations,
         labels=labels,
         scheduler_name=spec.text("schedulerName", "default-scheduler"),

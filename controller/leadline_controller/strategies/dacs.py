@@ -62,6 +62,11 @@ class Dacs(Strategy):
     Without free CPU a pod still gets a thousandth of a core, and without free bandwidth its data
     still gets 0.001 Mbit/s.
 
+    t^IM (Eq. 10) is the time in which a node pulls the layers that it lacks, its download queue
+    first, at the speed of its last pulls, or else of its link. A node of unknown speed counts as
+    the slowest known one; if none is known, or no layers of the images are, t^IM is `image_s` for
+    all.
+
     Missing annotations: `data-mb` defaults to the option of that name; without `bandwidth-mbps`,
     f_v / c^NET uses the free capacity of the link; without `user-node`, the mean round trip to
     the other workers (Eq. 13) stands for tau. `profile-ms` replaces Eq. 8; a node that is not in
@@ -89,7 +94,9 @@ class Dacs(Strategy):
     rate: float = option(
         1.0, unit="MB/s", minimum=1e-9, maximum=1e9, help="data one core handles a second"
     )
-    image_s: float = option(0.0, unit="s", maximum=_MAX_S, help="time to download the image, t^IM")
+    image_s: float = option(
+        0.0, unit="s", maximum=_MAX_S, help="time to download images of unknown layers, t^IM"
+    )
     data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
     unknown_rtt_ms: float = unknown_rtt_option()
 
@@ -98,7 +105,8 @@ class Dacs(Strategy):
         processing_s = self._processing_s(view, pod, candidates)
         # D_n: Eq. 10 for a local pod, Eq. 11 for a remote one.
         sending_s = transfer_s(view, pod, self._volume_mb(pod), candidates)
-        network_s = self.image_s + sending_s + self._latency_s(view, pod, candidates)
+        image_s = self._image_s(view, pod, candidates)
+        network_s = image_s + sending_s + self._latency_s(view, pod, candidates)
         contention = contention_s(view.placed_in_run[candidates], self.beta_cs, self.beta_rc)
         omega_s = average_delay_s(processing_s, network_s, contention, self.alpha)
         cores, gib = view.free(CPU)[candidates] / 1000, view.free(MEMORY)[candidates] / _GIB
@@ -113,7 +121,18 @@ class Dacs(Strategy):
             return text if near == 1 else f"{text}, the roomiest of {near} near-best nodes"
 
         parts = {"processing_s": processing_s, "network_s": network_s, "contention_s": contention}
+        if image_s.any():
+            parts["image_s"] = image_s
         return Scores(candidates, omega_s, finalists, why, parts)
+
+    def _image_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+        """t^IM (Eq. 10): until the images are there, if their layers and a node's speed are
+        known."""
+        time_s = view.pull(pod).time_s[nodes]
+        known = ~np.isnan(time_s)
+        if not known.any():
+            return np.full(nodes.size, self.image_s)
+        return np.minimum(np.where(known, time_s, time_s[known].max()), _MAX_S)
 
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
         """A(c, l, r) of CPU and memory (Eq. 14-15), requests of everything else."""

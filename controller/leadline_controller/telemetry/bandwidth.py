@@ -39,7 +39,7 @@ _PEERS = 2
 _TRUSTED_S = 120.0
 _LEAST_MBPS = 0.001
 # Where a value is from.
-TESTS, COUNTERS, INTERFACE = "tests", "counters", "interface"
+TESTS, COUNTERS, INTERFACE, PULLS = "tests", "counters", "interface", "pulls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,10 +381,16 @@ class NodeBandwidths:
     # Traffic.
 
     def carry(
-        self, node: str, used_mbps: float | None, link_mbps: float | None, at_s: float
+        self,
+        node: str,
+        used_mbps: float | None,
+        link_mbps: float | None,
+        at_s: float,
+        source: str = COUNTERS,
     ) -> bool:
-        """A report tells the users' traffic, and the speed of the interface; None if unknown. A
-        link can do what it just carried. Returns whether that changes what is believed.
+        """A report tells the users' traffic, or an event the speed of an image pull (source), and
+        the speed of the interface; None if unknown. A link can do what it just carried. Returns
+        whether that changes what is believed.
 
         Both are the node's own words, so they count no more than what another node measured last
         if that agrees. Where that was exact, only a test can show more. Nor do they make a test's
@@ -403,11 +409,11 @@ class NodeBandwidths:
             if most < _LEAST_CARRIED_MBPS:
                 return False
             self._known[node] = _Known(
-                most, at_s, lower_bound=True, is_short=True, source=COUNTERS, is_claim=True
+                most, at_s, lower_bound=True, is_short=True, source=source, is_claim=True
             )
             return True
         if known.lower_bound and most > known.mbps:
-            known.mbps, known.is_short, known.source = most, True, COUNTERS
+            known.mbps, known.is_short, known.source = most, True, source
             known.is_host_limited = False
             if known.is_claim:
                 known.at_s = max(known.at_s, at_s)
@@ -454,7 +460,7 @@ def _replaces(result: _Known, known: _Known, *, agrees: bool) -> bool:
     """Whether another node's result takes the place of what the node says of itself. A lower bound
     does not take that of a test in which the node was the server, nor of traffic with which it
     agrees, but for the first one."""
-    if result.is_claim or not (known.is_claim or known.source == COUNTERS):
+    if result.is_claim or not (known.is_claim or known.source in (COUNTERS, PULLS)):
         return False
     if not result.lower_bound:
         return True

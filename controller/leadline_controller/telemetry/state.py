@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
-from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeBandwidths, NodeLink
+from leadline_controller.telemetry.bandwidth import PULLS, BandwidthTest, NodeBandwidths, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
@@ -214,6 +214,15 @@ class TelemetryState:
             if self._bandwidths.carry(node, used_mbps, link_mbps, stamp.measured_s):
                 self._refresh_bandwidth(node, stamp.measured_s)
             return True
+
+    def pulled(self, node: str, mbps: float, at_s: float) -> None:
+        """Store how fast a node pulled an image, which its kubelet says: its link can do as
+        much."""
+        with self._lock:
+            if node in self._records:
+                link_mbps = self._value(node, _LINK, at_s)
+                if self._bandwidths.carry(node, mbps, link_mbps, at_s, PULLS):
+                    self._refresh_bandwidth(node, at_s)
 
     def count_refused_sequence(self, node: str, stamp: Stamp) -> bool:
         """Accept the sequence number of a refused message, so that it does not count as lost.

@@ -1,3 +1,4 @@
+from leadline_wire.v1 import images_pb2 as _images_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -355,7 +356,7 @@ class ExplainPodResponse(_message.Message):
     def __init__(self, placement: _Optional[_Union[Placement, _Mapping]] = ..., better: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., scores: _Optional[_Iterable[_Union[NodeScore, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[NodeRejection, _Mapping]]] = ..., scored_nodes: _Optional[int] = ..., rejected_nodes: _Optional[int] = ..., rejected_by_filter: _Optional[_Mapping[str, int]] = ..., earlier: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
 
 class NodeScore(_message.Message):
-    __slots__ = ("node", "total", "parts", "report_age_s", "bandwidth_age_s", "rtt_age_s")
+    __slots__ = ("node", "total", "parts", "report_age_s", "bandwidth_age_s", "rtt_age_s", "pull")
     class PartsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -369,13 +370,15 @@ class NodeScore(_message.Message):
     REPORT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_AGE_S_FIELD_NUMBER: _ClassVar[int]
     RTT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    PULL_FIELD_NUMBER: _ClassVar[int]
     node: str
     total: float
     parts: _containers.ScalarMap[str, float]
     report_age_s: float
     bandwidth_age_s: float
     rtt_age_s: float
-    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., report_age_s: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., rtt_age_s: _Optional[float] = ...) -> None: ...
+    pull: _images_pb2.PullEstimate
+    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., report_age_s: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., pull: _Optional[_Union[_images_pb2.PullEstimate, _Mapping]] = ...) -> None: ...
 
 class NodeRejection(_message.Message):
     __slots__ = ("node", "reasons")

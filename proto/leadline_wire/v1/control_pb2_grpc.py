@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from leadline_wire.v1 import control_pb2 as leadline__wire_dot_v1_dot_control__pb2
+from leadline_wire.v1 import images_pb2 as leadline__wire_dot_v1_dot_images__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -65,6 +66,11 @@ class InspectionStub:
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetResponse.FromString,
                 _registered_method=True)
+        self.ListImages = channel.unary_unary(
+                '/leadline.v1.Inspection/ListImages',
+                request_serializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.FromString,
+                _registered_method=True)
         self.ListPlacements = channel.unary_unary(
                 '/leadline.v1.Inspection/ListPlacements',
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.ListPlacementsRequest.SerializeToString,
@@ -124,6 +130,13 @@ class InspectionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListImages(self, request, context):
+        """The images and layers of each node, its pulls, and what registries tell.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListPlacements(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -176,6 +189,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.GetBudget,
                     request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetResponse.SerializeToString,
+            ),
+            'ListImages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListImages,
+                    request_deserializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.SerializeToString,
             ),
             'ListPlacements': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPlacements,
@@ -356,6 +374,33 @@ class Inspection:
             '/leadline.v1.Inspection/GetBudget',
             leadline__wire_dot_v1_dot_control__pb2.GetBudgetRequest.SerializeToString,
             leadline__wire_dot_v1_dot_control__pb2.GetBudgetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListImages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/leadline.v1.Inspection/ListImages',
+            leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

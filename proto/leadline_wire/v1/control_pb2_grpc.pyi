@@ -6,6 +6,7 @@ What the controller tells the CLI and other programs."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from leadline_wire.v1 import control_pb2 as _control_pb2
+from leadline_wire.v1 import images_pb2 as _images_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -41,6 +42,8 @@ class InspectionStub:
     """What was measured of a node in the last two weeks. NOT_FOUND when there is no such node."""
     GetBudget: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetBudgetRequest, _control_pb2.GetBudgetResponse]
     """What probing costs each node and uplink, and what is left of its budget."""
+    ListImages: _grpc.UnaryUnaryMultiCallable[_images_pb2.ListImagesRequest, _images_pb2.ListImagesResponse]
+    """The images and layers of each node, its pulls, and what registries tell."""
     ListPlacements: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]
     ExplainPod: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]
     """NOT_FOUND when no decision about the pod is remembered."""
@@ -60,6 +63,8 @@ class InspectionAsyncStub(InspectionStub):
     """What was measured of a node in the last two weeks. NOT_FOUND when there is no such node."""
     GetBudget: _aio.UnaryUnaryMultiCallable[_control_pb2.GetBudgetRequest, _control_pb2.GetBudgetResponse]  # type: ignore[assignment]
     """What probing costs each node and uplink, and what is left of its budget."""
+    ListImages: _aio.UnaryUnaryMultiCallable[_images_pb2.ListImagesRequest, _images_pb2.ListImagesResponse]  # type: ignore[assignment]
+    """The images and layers of each node, its pulls, and what registries tell."""
     ListPlacements: _aio.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]  # type: ignore[assignment]
     ExplainPod: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]  # type: ignore[assignment]
     """NOT_FOUND when no decision about the pod is remembered."""
@@ -112,6 +117,14 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.GetBudgetResponse, _abc.Awaitable[_control_pb2.GetBudgetResponse]]:
         """What probing costs each node and uplink, and what is left of its budget."""
+
+    @_abc_1.abstractmethod
+    def ListImages(
+        self,
+        request: _images_pb2.ListImagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_images_pb2.ListImagesResponse, _abc.Awaitable[_images_pb2.ListImagesResponse]]:
+        """The images and layers of each node, its pulls, and what registries tell."""
 
     @_abc_1.abstractmethod
     def ListPlacements(

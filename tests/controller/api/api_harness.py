@@ -25,6 +25,7 @@ from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.probing.bandwidth import PlannedTest
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.probing.spending import AccountReading
+from leadline_controller.registry.lookup import RegistryReading
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
@@ -71,6 +72,7 @@ class ControllerHarness:
         self.decisions = DecisionLog(sink=self.history.put, now=self.moment)
         self.turn = FakeLeadership()
         self.budget = BudgetReading()
+        self.registries: list[RegistryReading] = []
         self.sampler = Sampler(self.telemetry)
         self.source = InspectionSource(
             telemetry=self.telemetry,
@@ -84,6 +86,7 @@ class ControllerHarness:
             leadership=self.turn,
             budget=lambda: self.budget,
             sampler=self.sampler,
+            registries=lambda: self.registries,
         )
         self._sent: Counter[str] = Counter()
 

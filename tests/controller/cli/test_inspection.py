@@ -11,7 +11,10 @@ import yaml
 from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli.__main__ import run
 from leadline_controller.decisions.log import PENDING
+from leadline_controller.framework.model import Layer, Pod
+from leadline_controller.framework.ports import ImagePull, PodChanged
 from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.registry.lookup import RegistryReading
 from leadline_controller.telemetry.paths import PingRound
 
 from tests.controller.api.api_harness import ControllerHarness, answering, example_controller, pod
@@ -27,7 +30,7 @@ class Outcome(NamedTuple):
 
 Leadline = Callable[..., Awaitable[Outcome]]
 LISTINGS = (
-    *(["nodes"], ["node", "n1"], ["matrix"], ["budget"], ["placements"]),
+    *(["nodes"], ["node", "n1"], ["matrix"], ["budget"], ["placements"], ["images"]),
     ["explain", "web-1"],
 )
 
@@ -159,6 +162,37 @@ async def test_the_budget_of_a_standby_says_who_leads(
     harness.turn.leading, harness.turn.named = False, "another"
     assert "stands by and runs no tests; leader: another" in (await leadline("budget")).out
     assert not json.loads((await leadline("budget", "-o", "json")).out)["leader"]
+
+
+async def test_the_images_of_a_node_its_pulls_and_the_registries_are_listed(
+    harness: ControllerHarness, leadline: Leadline
+) -> None:
+    state, web = harness.cluster, "reg.example/web:1"
+    layers = {"": (Layer("base", 30.0), Layer("own", 10.0))}
+    state.images.learn(web, f"reg.example/web@sha256:{'a' * 64}", layers)
+    state.apply(PodChanged(Pod("default", "web", "u", node_name="n1", awaited_images=(web,))))
+    state.images.observe(ImagePull("n1", "u", web))
+    harness.registries = [RegistryReading("reg.example", 2, 1, "reg.example: no such image", 299.0)]
+    told = json.loads((await leadline("images", "-o", "json")).out)
+    first = next(node for node in told["nodes"] if node["node"] == "n1")
+    assert (first["queue_mb"], first["pull_mbps"], first["pulls"]) == (40.0, None, 0)
+    (pulling,) = first["pulling"]
+    assert (pulling["image"], pulling["missing_mb"]) == (web, 40.0)
+    assert told["registries"] == [
+        {
+            "name": "reg.example",
+            "wanted": 2,
+            "images": 1,
+            "why": "reg.example: no such image",
+            "retry_s": 299.0,
+        }
+    ]
+    state.images.observe(ImagePull("n1", "u", web, took_s=4.3, size_mb=40.0))
+    wide = (await leadline("images", "-o", "wide")).out
+    for shown in ("80", "0.3", "reg.example/web@sha256", "1 of 2", "no such image"):
+        assert shown in wide
+    harness.registries = []
+    assert "no registry is asked" in (await leadline("images")).out
 
 
 async def test_a_budget_without_boards_says_so(

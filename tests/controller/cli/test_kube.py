@@ -134,3 +134,35 @@ def test_what_kube_scheduler_would_refuse_is_bad_usage(
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert told in shown.err
+
+
+def test_pull_secrets_get_a_right_each_and_no_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["kube", "manifests"]) == 0
+    default = capsys.readouterr().out
+    assert "secrets" not in default
+    keys = ("default/regcred", "shop/a", "shop/b", "shop/a")
+    assert run(["kube", "manifests", *(f"--pull-secret={key}" for key in keys)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(default)
+    added = list(yaml.safe_load_all(shown.removeprefix(default)))
+    roles = [each for each in added if each and each["kind"] == "Role"]
+    assert [(role["metadata"]["namespace"], role["rules"]) for role in roles] == [
+        (
+            namespace,
+            [
+                {
+                    "apiGroups": [""],
+                    "resources": ["secrets"],
+                    "resourceNames": names,
+                    "verbs": ["get"],
+                }
+            ],
+        )
+        for namespace, names in (("default", ["regcred"]), ("shop", ["a", "b"]))
+    ]
+
+
+@pytest.mark.parametrize("key", ["", "a", "a/b/c", "a/*", "A/b", "a/b\n---", "/b"])
+def test_a_pull_secret_must_be_named_whole(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["kube", "manifests", f"--pull-secret={key}"]) == 2
+    assert "expected NAMESPACE/NAME" in capsys.readouterr().err

@@ -35,6 +35,7 @@ def explanations(draw: st.DrawFn) -> Explanation:
         rejected=draw(st.integers(0, 10**6)),
         failing=draw(st.dictionaries(NAMES, st.integers(0, 10**6), max_size=3)),
         reasons=draw(st.dictionaries(NAMES, reasons, max_size=6)),
+        pull=columns(),
     )
 
 
@@ -43,7 +44,8 @@ def test_decoding_returns_what_was_encoded(whole: Explanation) -> None:
     decoded = decode(encode(whole))
     for name in ("nodes", "scored", "rejected", "failing", "reasons"):
         assert getattr(decoded, name) == getattr(whole, name), name
-    for before, after in ((whole.parts, decoded.parts), (whole.ages_s, decoded.ages_s)):
+    for named in ("parts", "ages_s", "pull"):
+        before, after = getattr(whole, named), getattr(decoded, named)
         assert list(before) == list(after)
         for name, column in before.items():
             np.testing.assert_allclose(after[name], column, rtol=1e-6, equal_nan=True)
@@ -59,6 +61,16 @@ def test_rounding_gives_the_same_columns_as_encoding(total: list[float]) -> None
 def test_short_numbers_are_decoded_exactly() -> None:
     whole = Explanation(nodes=("n1", "n2"), total=np.array([0.1, 139.95]))
     assert decode(encode(whole)).total.tolist() == [0.1, 139.95]
+
+
+def test_what_a_version_before_pulls_wrote_is_decoded() -> None:
+    head, _, columns = zlib.decompress(encode(Explanation(("n1",), np.array([1.5])))).partition(
+        b"\n"
+    )
+    older = {name: value for name, value in json.loads(head).items() if name != "pull"}
+    decoded = decode(zlib.compress(json.dumps(older).encode() + b"\n" + columns))
+    assert decoded.total.tolist() == [1.5]
+    assert decoded.pull == {}
 
 
 @given(st.binary(max_size=64))

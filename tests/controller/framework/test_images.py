@@ -1,5 +1,7 @@
 """Layers that a node has, has queued and misses, with numbers worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from leadline_controller.framework.images import ImageTable, full_name, read_listed_images
@@ -122,3 +124,36 @@ def test_names_longer_than_any_reference_are_skipped() -> None:
     names = ["x" * 513, *(f"app-{i}" for i in range(40))]
     found = list(read_listed_images([{"names": names, "sizeBytes": 1}]))
     assert [image.name for image in found] == [full_name(f"app-{i}") for i in range(16)]
+
+
+def test_each_architecture_needs_its_variant() -> None:
+    nodes = NodeTable(
+        [
+            node("a", labels={"kubernetes.io/arch": "amd64"}),
+            node("b", labels={"kubernetes.io/arch": "arm64"}),
+            node("c"),
+        ]
+    )
+    amd, arm = (Layer("amd", 10.0), BASE), (Layer("arm", 20.0), BASE)
+    table = ImageTable(
+        by_architecture={"docker.io/library/web:1": {"amd64": amd, "arm64": arm}},
+        held={"arm": frozenset({"b"}), "amd": frozenset({"b"})},
+    )
+    wanted = pod("web:1")
+    assert table.missing_mb(nodes, wanted).tolist() == [40.0, 30.0, 40.0]
+    assert table.cached_mb(nodes, wanted).tolist() == [0.0, 20.0, 0.0]
+    after = table.with_pull(nodes, wanted, 0)
+    assert after.waiting_mb(nodes).tolist() == [40.0, 0.0, 0.0]
+
+
+def test_a_pull_takes_what_is_missing_behind_the_queue_at_the_nodes_speed() -> None:
+    nodes = NodeTable([node("a"), node("b", pulling_mb=10.0), node("c"), node("d")])
+    held = {"base": frozenset({"b", "c"}), "web": frozenset({"c"})}
+    known = ImageTable.of([Image("web:1", (BASE, WEB))])
+    table = replace(known, held=held, overhead_s=np.array([0.5, np.nan]))
+    pull = table.pull(nodes, pod("web:1"), np.array([80.0, 8.0, 1.0, np.nan]))
+    assert pull.missing_mb.tolist() == [42.0, 12.0, 0.0, 42.0]
+    assert pull.shared_mb.tolist() == [0.0, 30.0, 42.0, 0.0]
+    assert pull.queue_mb.tolist() == [0.0, 10.0, 0.0, 0.0]
+    assert pull.time_s[:3].tolist() == [pytest.approx(4.7), pytest.approx(22.0), 0.0]
+    assert np.isnan(pull.time_s[3])

@@ -1,11 +1,23 @@
 """DACS' equations with numbers worked by hand; the worked example is in docs/examples."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from leadline_controller.framework.cycle import Scores
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod, Taint
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    Image,
+    Layer,
+    Link,
+    Node,
+    Pod,
+    Taint,
+)
 from leadline_controller.framework.options import build
 from leadline_controller.strategies.dacs import (
     Dacs,
@@ -222,3 +234,22 @@ def test_a_lone_worker_has_no_deviation() -> None:
     wanted = pod(annotations={"user-node": "master", "data-mb": "1"})
     scores = Dacs().score(cluster, wanted, np.array([1]))
     assert scores.parts["network_s"].tolist() == pytest.approx([1.0 + 0.02])
+
+
+def test_t_im_is_the_time_of_the_pull_where_layers_and_speeds_are_known() -> None:
+    layers = (Layer("base", 30.0), Layer("own", 10.0))
+    nodes = [
+        node("n1", registry_mbps=80.0),
+        node("n2", registry_mbps=80.0, image_layers=frozenset({"base"})),
+        node("n3", image_layers=frozenset({"base", "own"})),
+        node("n4"),
+    ]
+    cluster = replace(view(nodes), images=ImageTable.of([Image("app:1", layers)]))
+    strategy = build(Dacs, {"image_s": 7.0})
+    scores = strategy.score(cluster, replace(pod("p"), images=("app:1",)), np.arange(4))
+    # n3 has all; n4 counts as the slowest known one.
+    assert scores.parts["image_s"].tolist() == [4.0, 1.0, 0.0, 4.0]
+    network_s = scores.parts["network_s"]
+    assert network_s[0] - network_s[2] == pytest.approx(4.0)
+    strange = strategy.score(cluster, replace(pod("p"), images=("strange:1",)), np.arange(4))
+    assert strange.parts["image_s"].tolist() == [7.0] * 4

@@ -38,18 +38,24 @@ def score(name: str, view: ClusterView, pod: Pod = POD, **options: object) -> Sc
 def test_the_thresholds_are_kube_schedulers() -> None:
     sizes_mb = [0.0, 23.0, 120.0, 121.0, 511.5, 999.0, 1000.0, 5000.0]
     everywhere = np.array([True])
-    points = [threshold_points([(size, everywhere)], 1, 1)[0] for size in sizes_mb]
+    points = [threshold_points([(size, everywhere, everywhere)], 1, 1)[0] for size in sizes_mb]
     assert points == [0, 0, 0, 1, 5, 9, 10, 10]
     # Two containers: from 23 to 2000 MB, and 1011.5 is half way.
-    assert threshold_points([(1011.4, everywhere)], 1, 2).tolist() == [4]
-    assert threshold_points([(1011.5, everywhere)], 1, 2).tolist() == [5]
+    assert threshold_points([(1011.4, everywhere, everywhere)], 1, 2).tolist() == [4]
+    assert threshold_points([(1011.5, everywhere, everywhere)], 1, 2).tolist() == [5]
 
 
 def test_the_share_is_in_whole_points_of_a_hundred() -> None:
-    pieces = [(2.0, np.array([True, True, False])), (1.0, np.array([True, False, True]))]
+    all_, first = np.array([True, True, True]), np.array([True, False, False])
+    pieces = [
+        (2.0, all_, np.array([True, True, False])),
+        (1.0, all_, np.array([True, False, True])),
+    ]
     assert share_points(pieces, 3).tolist() == [100.0, 66.0, 33.0]
     assert share_points([], 3).tolist() == [0.0, 0.0, 0.0]
-    assert share_points([(0.0, np.array([True, False]))], 2).tolist() == [0.0, 0.0]
+    assert share_points([(0.0, all_, first)], 3).tolist() == [0.0, 0.0, 0.0]
+    # What only nodes of another architecture need does not count.
+    assert share_points([*pieces, (9.0, first, first)], 3).tolist() == [100.0, 66.0, 33.0]
 
 
 def test_image_locality_counts_whole_images_only() -> None:

@@ -126,6 +126,29 @@ def believed(builder: TelemetryBuilder, now_s: float) -> tuple[float, bool, str]
     return None if known is None else (known.mbps, known.lower_bound, known.source)
 
 
+def test_a_pull_shows_a_lower_bound_and_is_believed_as_little_as_traffic() -> None:
+    builder = TelemetryBuilder("n1", "n2")
+    builder.state.pulled("n1", 80.0, 0.0)
+    assert believed(builder, 0.0) == (80.0, True, "pulls")
+    builder.state.pulled("n1", 5000.0, 10.0)
+    assert believed(builder, 10.0) == (100.0, True, "pulls")  # nobody else has measured it
+    builder.bandwidth("n1", "n2", 60.0, 20.0)
+    assert believed(builder, 20.0) == (60.0, False, "tests")
+    builder.state.pulled("n1", 5000.0, 30.0)
+    assert believed(builder, 30.0) == (60.0, False, "tests"), "a test has to confirm it"
+    (link,) = builder.state.node_links(("n1",), 30.0)
+    assert link.contradicted_s == 30.0
+    builder.state.pulled("strange", 80.0, 40.0)
+    assert builder.state.node_links(("strange",), 40.0)[0].bandwidth is None
+
+
+def test_the_speed_of_the_interface_limits_what_a_pull_shows() -> None:
+    builder = TelemetryBuilder("n1", "n2")
+    carry(builder, 0.0, used_mbps=0.0, link_mbps=10.0)
+    builder.state.pulled("n1", 80.0, 1.0)
+    assert believed(builder, 1.0) == (10.0, True, "pulls")
+
+
 def test_a_link_can_do_at_least_what_it_carried() -> None:
     builder = TelemetryBuilder("n1", "n2")
     carry(builder, 0.0, used_mbps=0.5)

@@ -12,6 +12,7 @@ from leadline_controller.cli.errors import BadInput
 from leadline_controller.parsing.addresses import is_loopback
 
 _KUBECONFIG = "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
+_SECRET = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _DURATION = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s))+")
 _USE = """\
 # Keep it as /etc/leadline/kube-scheduler.yaml on every server node. On k3s name it in
@@ -41,12 +42,46 @@ def kube() -> None:
     help="With the rights to move pods, for mode = manual or automatic in the section "
     "[rescheduling] of the controller's settings.",
 )
-def manifests(rescheduling: bool) -> None:
+@click.option(
+    "--pull-secret",
+    "pull_secrets",
+    metavar="NAMESPACE/NAME",
+    multiple=True,
+    help="Allow reading this pull secret, too, for images.pull_secrets; may be repeated.",
+)
+def manifests(rescheduling: bool, pull_secrets: tuple[str, ...]) -> None:
     """Print the controller's service account with the least rights that it needs, as YAML."""
     folder = files("leadline_controller.kube") / "manifests"
     parts = ["rights.yaml", *(["rescheduling.yaml"] if rescheduling else [])]
     texts = (folder.joinpath(part).read_text("utf-8") for part in parts)
     click.echo("---\n".join(texts), nl=False)
+    by_namespace: dict[str, list[str]] = {}
+    for key in dict.fromkeys(pull_secrets):
+        if not _SECRET.fullmatch(key):
+            raise BadInput(f"--pull-secret {key}: expected NAMESPACE/NAME")
+        namespace, _, name = key.partition("/")
+        by_namespace.setdefault(namespace, []).append(name)
+    for namespace, names in by_namespace.items():
+        for manifest in _secret_rights(namespace, names):
+            click.echo("---\n" + yaml.safe_dump(manifest, sort_keys=False), nl=False)
+
+
+def _secret_rights(namespace: str, names: list[str]) -> list[dict[str, object]]:
+    """The right to read these secrets and no others."""
+    metadata = {"name": "leadline-controller-pull-secrets", "namespace": namespace}
+    group, account = "rbac.authorization.k8s.io", "leadline-controller"
+    rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": metadata["name"]},
+            "subjects": [subject],
+        },
+    ]
 
 
 @kube.command(

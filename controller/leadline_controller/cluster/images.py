@@ -1,0 +1,532 @@
+"""Which images and layers each node has, what it pulls, and how fast its pulls are.
+
+Registries tell an image's layers. A node has the images in its status, those that its kubelet
+reported as pulled, and those from which its containers started; so it has their layers. The status
+has 50 images at most, the largest ones (kubernetes#93488). So an image that it does not have is
+still there while a container uses it, for a minute after it was seen, in which the kubelet may not
+have updated the status; and as long as the status is full and the image is smaller than all in it.
+Otherwise the kubelet has deleted it.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import fsum
+from typing import NamedTuple
+
+import numpy as np
+
+from leadline_controller.framework.images import ARCH_LABEL, ImageTable, full_name
+from leadline_controller.framework.model import Layer, Node, Pod
+from leadline_controller.framework.node_table import NodeTable
+from leadline_controller.framework.ports import ImagePull
+
+Layers = tuple[Layer, ...]
+# A kubelet's nodeStatusMaxImages.
+LISTED_IMAGES = 50
+# A kubelet updates its node's status within 10 s after a change.
+_STATUS_DELAY_S = 60.0
+_MAX_PULLED = 256  # images of a node that its status does not have
+_MAX_STARTS = 64  # pulls of a node that began
+_MAX_IMAGES = 4096
+# A pull of less says more about the registry's delay than about its speed.
+_LEAST_MB = 1.0
+_LEAST_S = 0.001
+_SAMPLES = 16
+_KEPT_WEIGHT = 0.8  # of a pull after each later one
+_RELATIVE_ERROR = 0.15
+_OVERHEAD_S, _OVERHEAD_ERROR_S = 0.3, 0.3
+# Two pulls in sequence that differ this much from what was expected show a change.
+_CHANGED = 1.5
+
+
+class PullSpeed(NamedTuple):
+    """How fast a node's pulls are. mbps: unpacking included. overhead_s: what each takes besides.
+    pulls: of how many this is known."""
+
+    mbps: float
+    overhead_s: float
+    pulls: int
+
+    def seconds(self, size_mb: float) -> float:
+        """How long a pull of so many MB should take, s."""
+        return size_mb * 8 / self.mbps + self.overhead_s
+
+
+def pull_speed(samples: Sequence[tuple[float, float]]) -> PullSpeed:
+    """The speed of one or more pulls of (MB, seconds), the oldest first: the line of weighted least
+    squares. Errors are relative, later pulls count more, and before any the overhead is expected to
+    be 0.3 +- 0.3 s, so that one pull already has both."""
+    size_mb, seconds = np.array(samples).T
+    weights = _KEPT_WEIGHT ** np.arange(len(samples))[::-1] / (_RELATIVE_ERROR * seconds) ** 2
+    prior = 1 / _OVERHEAD_ERROR_S**2
+    by_size = weights @ (size_mb * size_mb)
+    mixed = weights @ size_mb
+    # The normal equations, solved for the line's value at 0 MB.
+    determinant = (weights.sum() + prior) * by_size - mixed**2
+    at_zero_s = (
+        (weights @ seconds + prior * _OVERHEAD_S) * by_size - weights @ (size_mb * seconds) * mixed
+    ) / determinant
+    overhead_s = float(np.clip(at_zero_s, 0.0, 0.9 * seconds.min()))
+    s_per_mb = weights @ (size_mb * (seconds - overhead_s)) / by_size
+    return PullSpeed(float(8 / s_per_mb), overhead_s, len(samples))
+
+
+class PullTimes:
+    """The last pulls of a node. speed: what they show, None without any."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[float, float]] = []
+        self.speed: PullSpeed | None = None
+
+    def add(self, size_mb: float, took_s: float) -> None:
+        """A pull of so many MB took so long. Two in sequence that contradict those before show that
+        the link has changed, so only these two count."""
+        self._samples = [*self._samples, (size_mb, max(took_s, _LEAST_S))][-_SAMPLES:]
+        if before := self._samples[:-2]:
+            expected = pull_speed(before)
+            ratios = [took / expected.seconds(mb) for mb, took in self._samples[-2:]]
+            if min(ratios) > _CHANGED or max(ratios) < 1 / _CHANGED:
+                self._samples = self._samples[-2:]
+        self.speed = pull_speed(self._samples)
+
+
+@dataclass(slots=True)
+class _Start:
+    """A pull that began, for this pod first. held: the layers that the node had then; None if
+    nobody saw it begin."""
+
+    pod_uid: str
+    at_s: float
+    held: frozenset[str] | None
+
+
+@dataclass(slots=True)
+class _NodeImages:
+    """One node. pulled: image -> when it was last seen to be there. starts: image -> its pull.
+    free_at_s: when the last pull ended. exact: of pulls whose layers were known."""
+
+    node: Node
+    pods: dict[str, Pod] = field(default_factory=dict)
+    pulled: dict[str, float] = field(default_factory=dict)
+    starts: dict[str, _Start] = field(default_factory=dict)
+    free_at_s: float = -np.inf
+    exact: PullTimes = field(default_factory=PullTimes)
+    rough: PullTimes = field(default_factory=PullTimes)
+    images: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+    check_at_s: float = np.inf
+
+    @property
+    def architecture(self) -> str:
+        return self.node.labels.get(ARCH_LABEL, "")
+
+    @property
+    def speed(self) -> PullSpeed | None:
+        return self.exact.speed or self.rough.speed
+
+    def note(self, image: str, at_s: float) -> None:
+        """The image was there at this time."""
+        self.pulled.pop(image, None)
+        self.pulled[image] = at_s
+        if len(self.pulled) > _MAX_PULLED:
+            del self.pulled[next(iter(self.pulled))]
+
+
+class ImageReading(NamedTuple):
+    """An image on a node. size_mb: None if unknown. layers: 0 if unknown. used: by a container."""
+
+    name: str
+    size_mb: float | None
+    layers: int
+    used: bool
+
+
+class PullReading(NamedTuple):
+    """A pull under way. missing_mb: that the node did not have when it began, None if unknown."""
+
+    image: str
+    missing_mb: float | None
+    age_s: float | None
+
+
+class NodeReading(NamedTuple):
+    """What `leadline images` shows of a node. held_mb: of all its images, shared layers once."""
+
+    node: str
+    architecture: str
+    images: tuple[ImageReading, ...]
+    held_mb: float
+    queue_mb: float
+    pulling: tuple[PullReading, ...]
+    speed: PullSpeed | None
+
+
+class ImageState:
+    """The images of all nodes. Used by the thread of the cluster's state. now_s: a monotonic
+    clock."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._nodes: dict[str, _NodeImages] = {}
+        self._awaiting: dict[str, tuple[Pod, str]] = {}  # pods by uid, with their nodes
+        self._digests: dict[str, str] = {}  # image -> its name by digest
+        self._layers: dict[str, Mapping[str, Layers]] = {}  # by digest -> architecture -> layers
+        self._known: Mapping[str, Mapping[str, Layers]] = {}  # both, by any name
+        self._held: dict[str, frozenset[str]] = {}
+        self._dirty: set[str] = set()
+        self._check_at_s = np.inf
+        self._listed: Counter[str] = Counter()  # nodes that list an image, by digest
+        self._base: ImageTable | None = None
+        self._of: NodeTable | None = None
+
+    # Changes of the cluster.
+
+    def relisted(self, nodes: Iterable[Node]) -> None:
+        """These are all nodes; their pods are added again."""
+        before, self._nodes, self._awaiting = self._nodes, {}, {}
+        self._listed.clear()
+        for node in nodes:
+            known = before.pop(node.name, None)
+            self._nodes[node.name] = known or _NodeImages(node)
+            self._nodes[node.name].node = node
+            self._nodes[node.name].pods = {}
+            self._listed.update(_by_digest(node))
+        self._dirty = set(self._nodes)
+        self._drop(before)
+
+    def node_changed(self, node: Node) -> None:
+        """A node was added or changed."""
+        known = self._nodes.get(node.name)
+        if known is None:
+            known = self._nodes[node.name] = _NodeImages(node)
+        else:
+            self._listed.subtract(_by_digest(known.node))
+            known.node = node
+        self._listed.update(_by_digest(node))
+        self._listed += Counter()  # without zeros
+        self._dirty.add(node.name)
+
+    def node_deleted(self, name: str) -> None:
+        """A node was deleted."""
+        known = self._nodes.pop(name, None)
+        if known is not None:
+            self._listed.subtract(_by_digest(known.node))
+            self._drop({name: known})
+
+    def add(self, pod: Pod, node: str) -> None:
+        """A pod uses resources of this node. It may be added twice."""
+        known = self._nodes.get(node)
+        if known is None:
+            return
+        if pod.awaited_images:
+            self._awaiting[pod.uid] = (pod, node)
+        elif not pod.started_images:
+            return
+        before = known.pods.get(pod.uid)
+        known.pods[pod.uid] = pod
+        if before is None or before.started_images != pod.started_images:
+            self._dirty.add(node)
+
+    def remove(self, pod: Pod, node: str) -> None:
+        """The pod no longer uses resources of this node."""
+        self._awaiting.pop(pod.uid, None)
+        known = self._nodes.get(node)
+        if known is None or known.pods.pop(pod.uid, None) is None:
+            return
+        now_s = self._now_s()
+        for _, image in pod.started_images:
+            known.note(image, now_s)
+        self._dirty.add(node)
+
+    def observe(self, pull: ImagePull) -> float | None:
+        """A kubelet reports a pull. Returns how fast it was, Mbit/s, None if that is not known."""
+        known = self._nodes.get(pull.node)
+        if known is None:
+            return None
+        if pull.took_s is None:
+            self._began(known, pull)
+            return None
+        if not pull.is_old:
+            return self._ended(known, pull, max(pull.took_s, _LEAST_S))
+        if pull.size_mb is not None and pull.size_mb >= _LEAST_MB:
+            known.rough.add(pull.size_mb, pull.took_s)
+            self._base = None
+        return None
+
+    def _began(self, known: _NodeImages, pull: ImagePull) -> None:
+        before = known.starts.get(pull.image)
+        if before is not None and before.pod_uid != pull.pod_uid:
+            return  # another pod waits for the same pull
+        if pull.is_old and pull.pod_uid not in self._awaiting:
+            return
+        now_s = self._now_s()
+        self._refresh(now_s)
+        known.starts[pull.image] = _Start(pull.pod_uid, now_s, None if pull.is_old else known.held)
+        if len(known.starts) > _MAX_STARTS:
+            del known.starts[next(iter(known.starts))]
+
+    def _ended(self, known: _NodeImages, pull: ImagePull, took_s: float) -> float | None:
+        now_s = self._now_s()
+        start = known.starts.pop(pull.image, None)
+        known.free_at_s = now_s
+        known.note(pull.image, now_s)
+        self._dirty.add(pull.node)
+        if start is None:
+            return None  # it was there when this pod's turn came
+        layers = self.layers_on(pull.node, pull.image)
+        # Kubelets pull one image after the other by default, so the next ones begin with these.
+        pulled = {layer.digest for layer in layers or ()}
+        for waiting in known.starts.values():
+            waiting.held = None if waiting.held is None else waiting.held | pulled
+        is_exact = layers is not None and start.held is not None
+        size_mb = pull.size_mb or 0.0
+        if layers is not None and start.held is not None:
+            size_mb = fsum(layer.size_mb for layer in layers if layer.digest not in start.held)
+        if size_mb < _LEAST_MB:
+            return None
+        (known.exact if is_exact else known.rough).add(size_mb, took_s)
+        self._base = None
+        return size_mb * 8 / took_s if is_exact else None
+
+    # What registries know.
+
+    def learn(self, image: str, by_digest: str, layers: Mapping[str, Layers]) -> None:
+        """A registry tells an image's digest, and its layers for each architecture ("" for all).
+        image, by_digest: full names."""
+        if len(self._layers) >= _MAX_IMAGES and by_digest not in self._layers:
+            self._digests.clear()
+            self._layers.clear()
+            self._held = {}
+            for node in self._nodes.values():
+                node.held = frozenset()
+        if self._digests.get(image) == by_digest and self._layers.get(by_digest) == layers:
+            return
+        self._digests[image], self._layers[by_digest] = by_digest, layers
+        self._known = {
+            **self._layers,
+            **{name: self._layers[digest] for name, digest in self._digests.items()},
+        }
+        digests = (layer.digest for each in layers.values() for layer in each)
+        self._held = {**dict.fromkeys(digests, frozenset()), **self._held}
+        self._dirty = set(self._nodes)
+        self._base = None
+
+    def wanted(self, pods: Iterable[Pod]) -> dict[str, set[str]]:
+        """The images whose layers are worth asking for: full name -> the pull secrets
+        (namespace/name) of the pods that name it. They are those of the pods, and those that nodes
+        list of the same registries."""
+        wanted: dict[str, set[str]] = {}
+        for pod in pods:
+            if pod.finished:
+                continue
+            secrets = {f"{pod.namespace}/{name}" for name in pod.pull_secrets if name}
+            for image in (*pod.init_images, *pod.images):
+                wanted.setdefault(full_name(image), set()).update(secrets)
+        registries = {image.partition("/")[0] for image in wanted}
+        for name, nodes in self._listed.items():
+            if nodes > 0 and name.partition("/")[0] in registries:
+                wanted.setdefault(name, set())
+        return wanted
+
+    def layers_on(self, node: str, image: str) -> Layers | None:
+        """The layers of the image for this node's architecture, None if unknown."""
+        known = self._known.get(image)
+        if not known:
+            return None
+        found = known.get(self._nodes[node].architecture, known.get(""))
+        return next(iter(known.values())) if found is None else found
+
+    # Reading.
+
+    def table(self, nodes: NodeTable) -> ImageTable:
+        """The images for a decision about these nodes."""
+        now_s = self._now_s()
+        self._refresh(now_s)
+        if self._base is None or self._of is not nodes:
+            speeds = [self._speed(name) for name in nodes.names]
+            self._of, self._base = (
+                nodes,
+                ImageTable(
+                    by_architecture=self._known,
+                    held=self._held,
+                    pull_mbps=np.array([np.nan if s is None else s.mbps for s in speeds]),
+                    overhead_s=np.array([np.nan if s is None else s.overhead_s for s in speeds]),
+                ),
+            )
+        if not self._awaiting:
+            return self._base
+        table = self._base.with_running(
+            nodes,
+            (
+                (replace(pod, images=pod.awaited_images, init_images=()), nodes.index[node])
+                for pod, node in self._awaiting.values()
+                if node in nodes.index
+            ),
+        )
+        left_mb = {
+            at: max(queue_mb - self._done_mb(nodes.names[at], now_s), 0.0)
+            for at, queue_mb in table.queue_mb.items()
+        }
+        return replace(table, queue_mb=left_mb)
+
+    def readings(self, nodes: NodeTable) -> Iterator[NodeReading]:
+        """What is known of each node's images."""
+        queue_mb = self.table(nodes).waiting_mb(nodes)
+        now_s = self._now_s()
+        for at, name in enumerate(nodes.names):
+            known = self._nodes.get(name)
+            if known is not None:
+                yield self._reading(known, float(queue_mb[at]), now_s)
+
+    def _reading(self, known: _NodeImages, queue_mb: float, now_s: float) -> NodeReading:
+        listed = {image.layers[0].digest: image.layers[0].size_mb for image in known.node.images}
+        used = {image for pod in known.pods.values() for _, image in pod.started_images}
+        shown = []
+        held: dict[str, float] = {}
+        for image in sorted(known.images):
+            layers = self.layers_on(known.node.name, image)
+            size_mb = listed.get(image)
+            if layers is not None:
+                size_mb = fsum(layer.size_mb for layer in layers)
+                held.update({layer.digest: layer.size_mb for layer in layers})
+            elif size_mb is not None:
+                held[image] = size_mb
+            shown.append(ImageReading(image, size_mb, len(layers or ()), image in used))
+        awaited = {
+            full_name(image): pod
+            for pod, node in self._awaiting.values()
+            if node == known.node.name
+            for image in pod.awaited_images
+        }
+        pulling = []
+        for image in awaited:
+            start = known.starts.get(image)
+            has = known.held if start is None or start.held is None else start.held
+            layers = self.layers_on(known.node.name, image)
+            missing_mb = None
+            if layers is not None:
+                missing_mb = fsum(layer.size_mb for layer in layers if layer.digest not in has)
+            if missing_mb != 0.0:
+                age_s = None if start is None else now_s - start.at_s
+                pulling.append(PullReading(image, missing_mb, age_s))
+        return NodeReading(
+            node=known.node.name,
+            architecture=known.architecture,
+            images=tuple(shown),
+            held_mb=fsum(held.values()),
+            queue_mb=queue_mb,
+            pulling=tuple(pulling),
+            speed=known.speed,
+        )
+
+    def _speed(self, node: str) -> PullSpeed | None:
+        known = self._nodes.get(node)
+        return None if known is None else known.speed
+
+    def _done_mb(self, node: str, now_s: float) -> float:
+        """What the pull that is under way has downloaded, about: kubelets pull one image after the
+        other by default."""
+        known = self._nodes[node]
+        awaited = {
+            full_name(image)
+            for pod, at in self._awaiting.values()
+            if at == node
+            for image in pod.awaited_images
+        }
+        started = {image: start for image, start in known.starts.items() if image in awaited}
+        speed = known.speed
+        if not started or speed is None:
+            return 0.0
+        image, first = min(started.items(), key=lambda item: item[1].at_s)
+        layers = self.layers_on(node, image)
+        if layers is None:
+            return 0.0
+        held = known.held if first.held is None else first.held
+        most_mb = fsum(layer.size_mb for layer in layers if layer.digest not in held)
+        running_s = now_s - max(first.at_s, known.free_at_s) - speed.overhead_s
+        return min(max(running_s, 0.0) * speed.mbps / 8, most_mb)
+
+    # Which layers a node has.
+
+    def _refresh(self, now_s: float) -> None:
+        due: set[str] = set()
+        if self._check_at_s <= now_s:
+            due = {name for name, known in self._nodes.items() if known.check_at_s <= now_s}
+            left = (known.check_at_s for known in self._nodes.values())
+            self._check_at_s = min((at_s for at_s in left if at_s > now_s), default=np.inf)
+        elif not self._dirty:
+            return
+        changed: dict[str, set[str]] = {}
+        for name in self._dirty | due:
+            known = self._nodes.get(name)
+            if known is None:
+                continue
+            known.images = frozenset(self._images_on(known, now_s))
+            self._check_at_s = min(self._check_at_s, known.check_at_s)
+            held = frozenset(
+                layer.digest
+                for image in known.images
+                for layer in self.layers_on(name, image) or ()
+            )
+            for digest in held ^ known.held:
+                changed.setdefault(digest, set()).add(name)
+            known.held = held
+        self._dirty = set()
+        self._toggle(changed)
+
+    def _images_on(self, known: _NodeImages, now_s: float) -> Iterator[str]:
+        """The images that the node has, by digest where that is known."""
+        listed: dict[str, float] = {}
+        known.check_at_s = np.inf
+        for each in known.node.images:
+            by_digest = each.layers[0].digest
+            listed[by_digest] = each.layers[0].size_mb
+            yield by_digest
+            # The kubelet does not pull a tag again that it has, but for :latest.
+            if "@" not in each.name and not each.name.endswith(":latest"):
+                yield self._digests.get(each.name, by_digest)
+        for pod in known.pods.values():
+            yield from (image for _, image in pod.started_images)
+        full = len(set(listed)) >= LISTED_IMAGES
+        least_mb = min(listed.values(), default=0.0)
+        for image, at_s in list(known.pulled.items()):
+            by_digest = self._digests.get(image, image)
+            if by_digest in listed:
+                continue
+            layers = self.layers_on(known.node.name, image)
+            size_mb = None if layers is None else fsum(layer.size_mb for layer in layers)
+            if now_s - at_s < _STATUS_DELAY_S:
+                known.check_at_s = min(known.check_at_s, at_s + _STATUS_DELAY_S)
+                yield by_digest
+            elif full and size_mb is not None and size_mb <= least_mb:
+                yield by_digest
+            else:
+                del known.pulled[image]
+
+    def _drop(self, gone: Mapping[str, _NodeImages]) -> None:
+        changed: dict[str, set[str]] = {}
+        for name, known in gone.items():
+            for digest in known.held:
+                changed.setdefault(digest, set()).add(name)
+            self._awaiting = {u: held for u, held in self._awaiting.items() if held[1] != name}
+        self._toggle(changed)
+        self._base = None
+
+    def _toggle(self, changed: Mapping[str, set[str]]) -> None:
+        """Add these nodes to those that have the layer, or remove them. Earlier views keep what
+        they have."""
+        if not changed:
+            return
+        held = dict(self._held)
+        for digest, names in changed.items():
+            held[digest] = held.get(digest, frozenset()) ^ names
+        self._held = held
+        self._base = None
+
+
+def _by_digest(node: Node) -> set[str]:
+    """The names by digest of the images in its status."""
+    names = (image.layers[0].digest for image in node.images)
+    return {name for name in names if "@" in name}

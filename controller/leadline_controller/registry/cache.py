@@ -1,0 +1,115 @@
+"""What registries told, in a file, so that a restart asks nothing again.
+
+Each line is one image as JSON. New ones are appended, at most once a minute, because writing wears
+an SD card; a line that cannot be read is skipped. A file over its limit is replaced by one with the
+images that are still wanted.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leadline_controller.framework.model import Layer
+from leadline_controller.registry.manifests import is_digest
+
+_MAX_LINE = 2**20
+_MAX_IMAGES = 4096
+
+
+class KnownImage(NamedTuple):
+    """An image, its name by digest, and its layers: architecture -> layers, "" for all."""
+
+    image: str
+    by_digest: str
+    layers: Mapping[str, tuple[Layer, ...]]
+
+    def line(self) -> str:
+        """As a line of the file."""
+        layers = {
+            architecture: [[layer.digest, round(layer.size_mb * 1e6)] for layer in of_one]
+            for architecture, of_one in self.layers.items()
+        }
+        text = {"image": self.image, "digest": self.by_digest, "layers": layers}
+        return json.dumps(text, separators=(",", ":")) + "\n"
+
+
+def read_line(line: str) -> KnownImage | None:
+    """The image of a line; None if it cannot be read."""
+    try:
+        text = json.loads(line)
+        image, by_digest = text["image"], text["digest"]
+        digest = by_digest.rpartition("@")[2]
+        if not isinstance(image, str) or not is_digest(digest):
+            return None
+        layers = {
+            str(architecture): tuple(_layer(each) for each in of_one)
+            for architecture, of_one in text["layers"].items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return KnownImage(image, by_digest, layers)
+
+
+def _layer(pair: Any) -> Layer:
+    digest, size = pair
+    if not is_digest(digest) or not isinstance(size, int) or not 0 <= size <= 10**12:
+        raise ValueError("no layer")
+    return Layer(digest, size / 1e6)
+
+
+class ImageCache:
+    """The file. path: None for memory only. Every method may block, and none raises."""
+
+    def __init__(self, path: Path | None, max_bytes: int) -> None:
+        self._path = path if max_bytes > 0 else None
+        self._max_bytes = max_bytes
+
+    def load(self) -> Iterator[KnownImage]:
+        """The images of the file, of the same name the last one."""
+        found: dict[str, KnownImage] = {}
+        if self._path is not None:
+            with suppress(OSError, UnicodeDecodeError), self._path.open(encoding="utf-8") as file:
+                left = self._max_bytes + _MAX_LINE
+                while left > 0 and (line := file.readline(_MAX_LINE)):
+                    left -= len(line)
+                    if (known := read_line(line)) is not None and len(found) < _MAX_IMAGES:
+                        found[known.image] = known
+        yield from found.values()
+
+    def append(self, images: Iterable[KnownImage]) -> bool:
+        """Add images. Whether the file is over its limit now, so that it should be replaced."""
+        if self._path is None:
+            return False
+        text = "".join(image.line() for image in images)
+        with suppress(OSError):
+            with open(self._path, "a", encoding="utf-8", opener=_private) as file:
+                file.write(text)
+            return self._path.stat().st_size > self._max_bytes
+        return False
+
+    def replace(self, images: Iterable[KnownImage]) -> None:
+        """Keep these images only, as far as they fit."""
+        if self._path is None:
+            return
+        new = self._path.with_suffix(f".{time.time_ns()}")
+        with suppress(OSError):
+            try:
+                with open(new, "w", encoding="utf-8", opener=_private) as file:
+                    left = self._max_bytes // 2
+                    for image in images:
+                        line = image.line()
+                        left -= len(line)
+                        if left < 0:
+                            break
+                        file.write(line)
+                new.replace(self._path)
+            finally:
+                new.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

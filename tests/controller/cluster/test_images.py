@@ -1,0 +1,288 @@
+"""Which layers a node has, what it pulls, and how fast: joined from status, pods and events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from leadline_controller.cluster.images import ImageState, PullTimes, pull_speed
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.images import read_listed_images
+from leadline_controller.framework.model import Layer, Node, Pod
+from leadline_controller.framework.node_table import NodeTable
+from leadline_controller.framework.ports import (
+    ImagePull,
+    NodeChanged,
+    PodChanged,
+    PodDeleted,
+    Relisted,
+)
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+WEB, DB = "reg.example/web:1", "reg.example/db:1"
+WEB_DIGEST, DB_DIGEST = "reg.example/web@sha256:" + "a" * 64, "reg.example/db@sha256:" + "b" * 64
+BASE, OWN, OTHER = Layer("base", 30.0), Layer("own", 10.0), Layer("other", 20.0)
+ARM = Layer("arm", 50.0)
+
+
+def node(name: str, *listed: str, architecture: str = "amd64", mb: float = 40) -> Node:
+    images = [{"names": [name], "sizeBytes": round(mb * 1e6)} for name in listed]
+    read = tuple(read_listed_images(images))
+    labels = {"kubernetes.io/arch": architecture}
+    digests = frozenset(layer.digest for image in read for layer in image.layers)
+    return Node(name, labels=labels, images=read, image_layers=digests)
+
+
+def pod(name: str, *images: str, on: str | None = None, **fields: object) -> Pod:
+    made = Pod("default", name, uid=name, images=images, node_name=on)
+    return replace(made, **fields)  # type: ignore[arg-type]  # as the caller has them
+
+
+class Scene:
+    """A cluster's state whose registry knows both images."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.now_s = 0.0
+        self.state = ClusterState()
+        self.state.images = ImageState(lambda: self.now_s)
+        self.state.apply(Relisted(nodes, ()))
+        self.state.images.learn(WEB, WEB_DIGEST, {"amd64": (BASE, OWN), "arm64": (ARM,)})
+        self.state.images.learn(DB, DB_DIGEST, {"": (BASE, OTHER)})
+
+    @property
+    def table(self) -> NodeTable:
+        return self.state.table
+
+    def missing(self, image: str) -> list[float]:
+        view = self.state.view(TelemetryState(TimesToLive()), 0.0)
+        return list(map(float, view.images.missing_mb(view.table, pod("asked", image))))
+
+    def queued(self) -> list[float]:
+        view = self.state.view(TelemetryState(TimesToLive()), 0.0)
+        return list(map(float, view.images.waiting_mb(view.table)))
+
+    def pull(self, on: str, image: str, **fields: object) -> float | None:
+        return self.state.images.observe(ImagePull(on, "uid", image, **fields))  # type: ignore[arg-type]  # as above
+
+
+def test_a_listed_image_brings_its_layers_and_shares_them() -> None:
+    scene = Scene(node("n1", WEB_DIGEST), node("n2"))
+    assert scene.missing(WEB) == [0.0, 40.0]
+    assert scene.missing(DB) == [20.0, 50.0], "the base layer is there"
+
+
+def test_each_architecture_has_its_layers() -> None:
+    scene = Scene(node("n1"), node("n2", architecture="arm64"), node("n3", architecture="riscv64"))
+    assert scene.missing(WEB) == [40.0, 50.0, 40.0]
+    assert scene.missing(DB) == [50.0, 50.0, 50.0]
+
+
+def test_a_listed_tag_is_not_pulled_again_but_for_latest() -> None:
+    old = "reg.example/web@sha256:" + "c" * 64
+    moved = Node(
+        "n1",
+        labels={"kubernetes.io/arch": "amd64"},
+        images=tuple(read_listed_images([{"names": [old, WEB], "sizeBytes": 40_000_000}])),
+    )
+    assert Scene(moved).missing(WEB) == [0.0]
+    latest = "reg.example/web:latest"
+    listed = tuple(read_listed_images([{"names": [old, latest], "sizeBytes": 40_000_000}]))
+    scene = Scene(replace(moved, images=listed))
+    scene.state.images.learn(latest, WEB_DIGEST, {"amd64": (BASE, OWN)})
+    assert scene.missing(latest) == [40.0]
+
+
+def test_a_pulled_image_is_there_before_the_status_says_so_and_goes_with_it() -> None:
+    scene = Scene(node("n1"))
+    scene.pull("n1", WEB)
+    assert scene.missing(WEB) == [40.0]
+    scene.pull("n1", WEB, took_s=4.0, size_mb=40.0)
+    assert scene.missing(WEB) == [0.0]
+    scene.now_s += 59.0
+    assert scene.missing(WEB) == [0.0]
+    scene.now_s += 2.0
+    assert scene.missing(WEB) == [40.0], "the status does not list it: the kubelet deleted it"
+
+
+def test_a_full_status_hides_images_smaller_than_all_that_it_lists() -> None:
+    others = [f"reg.example/other-{i}@sha256:{i:064x}" for i in range(50)]
+    scene = Scene(node("n1", *others, mb=45.0))
+    scene.pull("n1", WEB, took_s=4.0)
+    scene.now_s += 1000.0
+    assert scene.missing(WEB) == [0.0], "40 MB are less than 45"
+    scene.state.apply(NodeChanged(node("n1", *others, mb=35.0)))
+    assert scene.missing(WEB) == [40.0], "it would be listed"
+
+
+def test_an_image_is_there_while_a_container_uses_it() -> None:
+    scene = Scene(node("n1"))
+    running = pod("web", WEB, on="n1", started_images=((WEB, WEB_DIGEST),))
+    scene.state.apply(PodChanged(running))
+    scene.now_s += 1000.0
+    assert scene.missing(WEB) == [0.0]
+    scene.state.apply(PodDeleted(running))
+    assert scene.missing(WEB) == [0.0]
+    scene.now_s += 61.0
+    assert scene.missing(WEB) == [40.0]
+
+
+def test_pods_that_wait_for_images_make_the_queue() -> None:
+    scene = Scene(node("n1"), node("n2"))
+    waiting = pod("web", WEB, on="n1", awaited_images=(WEB,))
+    scene.state.apply(PodChanged(waiting))
+    scene.state.apply(PodChanged(pod("db", DB, on="n1", awaited_images=(DB,))))
+    assert scene.queued() == [60.0, 0.0], "the base layer once"
+    assert scene.missing(WEB) == [0.0, 40.0]
+    scene.state.apply(
+        PodChanged(replace(waiting, awaited_images=(), started_images=((WEB, WEB_DIGEST),)))
+    )
+    assert scene.queued() == [20.0, 0.0]
+
+
+def test_an_assumed_pod_waits_too() -> None:
+    scene = Scene(node("n1"))
+    pending = pod("web", WEB, awaited_images=(WEB,))
+    scene.state.apply(PodChanged(pending))
+    assert scene.queued() == [0.0]
+    scene.state.assume(pending, "n1")
+    assert scene.queued() == [40.0]
+    scene.state.forget(pending)
+    assert scene.queued() == [0.0]
+
+
+def test_the_queue_shrinks_with_the_pull() -> None:
+    scene = Scene(node("n1"))
+    scene.pull("n1", DB)
+    scene.pull("n1", DB, took_s=5.3, size_mb=50.0)  # 80 Mbit/s
+    scene.state.apply(PodChanged(pod("web", WEB, on="n1", awaited_images=(WEB,))))
+    scene.pull("n1", WEB)
+    assert scene.queued() == [10.0]
+    scene.now_s += 0.8
+    assert scene.queued() == [pytest.approx(5.0)]
+    scene.now_s += 5.0
+    assert scene.queued() == [0.0]
+
+
+def test_a_second_pod_of_the_same_image_waits_for_the_same_pull() -> None:
+    scene = Scene(node("n1"))
+    images = scene.state.images
+    scene.pull("n1", DB)
+    scene.pull("n1", DB, took_s=5.3, size_mb=50.0)  # 80 Mbit/s
+    for name in ("first", "second"):
+        scene.state.apply(PodChanged(pod(name, WEB, on="n1", awaited_images=(WEB,))))
+    images.observe(ImagePull("n1", "first", WEB))
+    scene.now_s += 0.8
+    images.observe(ImagePull("n1", "second", WEB))
+    assert scene.queued() == [pytest.approx(5.0)]
+    before = images.table(scene.table).pull_mbps.tolist()
+    images.observe(ImagePull("n1", "first", WEB, took_s=1.3, size_mb=40.0))
+    images.observe(ImagePull("n1", "second", WEB, took_s=0.01, size_mb=40.0))
+    assert images.table(scene.table).pull_mbps.tolist() == pytest.approx(before)
+
+
+def test_speed_is_that_of_what_was_downloaded() -> None:
+    scene = Scene(node("n1", WEB_DIGEST))
+    scene.pull("n1", DB)
+    mbps = scene.pull("n1", DB, took_s=2.0, size_mb=50.0)
+    assert mbps == pytest.approx(20 * 8 / 2), "the base layer was there"
+    speed = scene.state.images.table(scene.table).pull_mbps
+    assert speed.tolist() == [pytest.approx(20 * 8 / 1.7)]
+
+
+def test_a_pull_behind_another_begins_with_what_that_one_brought() -> None:
+    scene = Scene(node("n1"))
+    scene.pull("n1", WEB)
+    scene.pull("n1", DB)
+    scene.pull("n1", WEB, took_s=4.3, size_mb=40.0)
+    assert scene.pull("n1", DB, took_s=2.3, size_mb=50.0) == pytest.approx(20 * 8 / 2.3)
+    (speed,) = scene.state.images.table(scene.table).pull_mbps
+    assert speed == pytest.approx(80.0, rel=0.01)
+
+
+def test_listed_pulls_count_only_until_there_are_others() -> None:
+    scene = Scene(node("n1"))
+    assert scene.pull("n1", WEB, took_s=2.3, size_mb=40.0, is_old=True) is None
+    (speed,) = scene.state.images.table(scene.table).pull_mbps
+    assert speed == pytest.approx(160.0)
+    scene.pull("n1", WEB)
+    scene.pull("n1", WEB, took_s=4.3, size_mb=40.0)
+    (speed,) = scene.state.images.table(scene.table).pull_mbps
+    assert speed == pytest.approx(80.0)
+
+
+def test_pulls_of_unknown_nodes_and_images_are_harmless() -> None:
+    scene = Scene(node("n1"))
+    assert scene.pull("nowhere", WEB, took_s=1.0, size_mb=1e9) is None
+    assert scene.pull("n1", "reg.example/strange:1", took_s=1.0, size_mb=20.0) is None
+    assert scene.pull("n1", WEB, took_s=0.0, size_mb=0.0) is None
+    assert np.isnan(scene.state.images.table(scene.table).pull_mbps).all()
+    scene.pull("n1", DB)
+    scene.pull("n1", DB, took_s=0.0, size_mb=50.0)
+    assert np.isfinite(scene.state.images.table(scene.table).pull_mbps).all()
+
+
+def test_a_relist_keeps_what_was_learned() -> None:
+    scene = Scene(node("n1"))
+    scene.pull("n1", WEB)
+    scene.pull("n1", WEB, took_s=4.3, size_mb=40.0)
+    scene.state.apply(Relisted((node("n1"), node("n2")), ()))
+    assert scene.missing(WEB) == [0.0, 40.0]
+    speeds = scene.state.images.table(scene.table).pull_mbps
+    assert speeds[0] == pytest.approx(80.0)
+    assert np.isnan(speeds[1])
+    scene.state.apply(Relisted((node("n2"),), ()))
+    assert scene.missing(WEB) == [40.0]
+
+
+def test_one_pull_divides_its_time_as_expected_and_more_as_measured() -> None:
+    first = pull_speed([(20.0, 1.9)])
+    assert first.mbps == pytest.approx(100.0)
+    assert first.overhead_s == pytest.approx(0.3)
+    exact = [(mb, 1.0 + mb * 8 / 50) for mb in (2.0, 10.0, 40.0, 5.0, 20.0)]
+    speed = pull_speed(exact)
+    assert speed.mbps == pytest.approx(50.0, rel=0.15)
+    assert 0.5 < speed.overhead_s < 1.0
+
+
+def test_two_pulls_that_contradict_those_before_replace_them() -> None:
+    times = PullTimes()
+    for mb in (10.0, 20.0, 5.0, 30.0):
+        times.add(mb, 0.3 + mb * 8 / 100)
+    times.add(20.0, 0.3 + 20 * 8 / 5)
+    assert times.speed is not None
+    assert times.speed.mbps > 10
+    times.add(10.0, 0.3 + 10 * 8 / 5)
+    assert times.speed.mbps == pytest.approx(5.0, rel=0.01)
+
+
+def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() -> None:
+    elsewhere = "other.example/x@sha256:" + "d" * 64
+    scene = Scene(node("n1", DB_DIGEST, elsewhere))
+    pods = [
+        pod("a", WEB, pull_secrets=("mine",), init_images=("busybox",)),
+        pod("b", WEB, finished=True, pull_secrets=("theirs",)),
+    ]
+    assert scene.state.images.wanted(pods) == {
+        "docker.io/library/busybox:latest": {"default/mine"},
+        WEB: {"default/mine"},
+        DB_DIGEST: set(),
+    }
+    scene.state.apply(NodeChanged(node("n1")))
+    assert DB_DIGEST not in scene.state.images.wanted(pods)
+
+
+def test_a_reading_has_what_the_listing_shows() -> None:
+    scene = Scene(node("n1", WEB_DIGEST), node("n2"))
+    scene.state.apply(PodChanged(pod("db", DB, on="n1", awaited_images=(DB,))))
+    scene.pull("n1", DB)
+    scene.now_s += 3.0
+    first, second = scene.state.images.readings(scene.table)
+    assert (first.node, first.architecture, first.held_mb, first.queue_mb) == (
+        *("n1", "amd64", 40.0, 20.0),
+    )
+    assert [(image.name, image.layers, image.used) for image in first.images] == [
+        (WEB_DIGEST, 2, False)
+    ]
+    assert first.pulling == ((DB, 20.0, 3.0),)
+    assert (second.images, second.pulling, second.speed) == ((), (), None)
