@@ -99,13 +99,14 @@ def test_how_far_dacs_counts_hold(phi: float, lambda_s: float, expected: bool) -
     assert held is expected
 
 
-def test_by_the_default_phi_nine_pods_without_a_limit_fill_scenario_1() -> None:
-    assert place(SCENARIO_1, Dacs(), Random(0)).count(None) == 1
+@pytest.mark.parametrize("limit_milli", [None, 500, 800, 1000])
+def test_what_pods_are_granted_refuses_no_pod(limit_milli: int | None) -> None:
+    """Three pods without a limit use up a node of scenario 1 by Eq. 14, and the tenth fits still."""
     view, pods = cluster(SCENARIO_1)
-    for limit_milli, pending in ((500, 0), (800, 0), (1000, 1)):
-        limited = [replace(pod, limits={**pod.limits, CPU: limit_milli}) for pod in pods]
-        decisions = decide_in_turn(view, limited, FILTERS, Dacs(), Random(0))
-        assert [decision.node for decision, _ in decisions].count(None) == pending
+    if limit_milli is not None:
+        pods = [replace(pod, limits={**pod.limits, CPU: limit_milli}) for pod in pods]
+    decisions = decide_in_turn(view, pods, FILTERS, Dacs(), Random(0))
+    assert all(decision.node for decision, _ in decisions)
 
 
 @pytest.mark.parametrize("seed", range(5))

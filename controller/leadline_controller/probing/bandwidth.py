@@ -59,9 +59,12 @@ _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
 _MAX_FAILURES = 16  # of a node, that are remembered
 _FAILED_OFTEN = 3  # with one server; then another one is better, even over a declared uplink
 _SEEK_EVERY_S = 5.0  # the search for a peer with which a node can pay an exact measurement
-# At the latest after so long a search is worth it again, because other peers may be cheaper; after
-# the shorter one if few were free; and a node is looked at again, as traffic changes what is due.
-_SEEK_AGAIN_S, _SEEK_SOON_S, _LOOK_AGAIN_S = 240.0, 30.0, 60.0
+# A search costs CPU, so all nodes together make so many a second, but each node one in so long at
+# the latest, because other peers may be cheaper by then.
+_SEEKS_PER_S, _SEEK_AGAIN_S = 20.0, 240.0
+# A node is looked at again after so long: tests cost less than charged, and traffic changes what is
+# due.
+_LOOK_SOON_S, _LOOK_AGAIN_S = 30.0, 60.0
 _FORGET_EVERY_S = 600.0
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
 _NONE: frozenset[str] = frozenset()
@@ -169,6 +172,7 @@ class BandwidthPlanner:
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
         self._forgot_s = float("-inf")
+        self._seek_again_s = _SEEK_EVERY_S
         self._not_before_s = float("-inf")
         self.not_believed: Set[str] = frozenset()  # these nodes measure nothing
 
@@ -191,6 +195,8 @@ class BandwidthPlanner:
         self._refill([link.name for link in links], set().union(*of_uplinks), now_s)
         self._settle(links)
         self._forget_old(now_s)
+        most_s = len(self._node_accounts) / _SEEKS_PER_S
+        self._seek_again_s = min(max(most_s, _SEEK_EVERY_S), _SEEK_AGAIN_S)
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
         # Those with the most left serve first, so that no node serves all others.
@@ -217,7 +223,7 @@ class BandwidthPlanner:
                 if test is not None:
                     break
             if test is None:
-                most_s = _SEEK_EVERY_S if purpose is Purpose.SETTLE else _SEEK_AGAIN_S
+                most_s = _SEEK_EVERY_S if purpose is Purpose.SETTLE else self._seek_again_s
                 self._look_s[name] = now_s + min(wait_s, most_s)
             else:
                 planned.append(test)
@@ -243,13 +249,13 @@ class BandwidthPlanner:
         """What the node can be tested for now: while it saves for an exact measurement, for a check
         at most. None if it cannot pay."""
         if wait_s := self._wait_s(link, purpose):
-            self._look_s[link.name] = now_s + min(wait_s, _SEEK_SOON_S)
+            self._look_s[link.name] = now_s + min(wait_s, _LOOK_SOON_S)
             return None
         if purpose is not Purpose.MEASURE or place == _CONTRADICTED:
             return purpose
         seek_s = self._seek_s.get(link.name, -inf)
         if seek_s <= now_s and (wait_s := self._saving_s(link)):
-            seek_s = now_s + min(max(wait_s, _SEEK_EVERY_S), _SEEK_AGAIN_S)
+            seek_s = now_s + min(max(wait_s, _SEEK_EVERY_S), self._seek_again_s)
             self._seek_s[link.name] = seek_s
         if now_s >= seek_s:
             return purpose
@@ -450,7 +456,8 @@ class BandwidthPlanner:
                 other.name,
             )
             options.append((rank, other, uplinks, rtt))
-        least_s = _SEEK_AGAIN_S if len(options) == _MAX_PEERS_COMPARED else _SEEK_SOON_S
+        few = len(options) < _MAX_PEERS_COMPARED
+        least_s = min(self._seek_again_s, _LOOK_SOON_S) if few else self._seek_again_s
         least_s = least_s if options else _SEEK_EVERY_S
         for _, other, uplinks, rtt in sorted(options, key=lambda option: option[0]):
             test = self._sized(link, other, purpose, uplinks, rtt)

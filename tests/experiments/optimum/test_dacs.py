@@ -156,11 +156,14 @@ def test_pods_too_many_for_all_nodes_are_infeasible() -> None:
     assert (found.status, found.why) == ("infeasible", "the nodes can't hold all pods at once")
 
 
-def test_a_user_at_an_unknown_node_is_infeasible() -> None:
-    pod = Pod("default", "p", annotations=PodAnnotations(user_node="mars"))
-    found = best(view([node("n")]), [pod], Dacs(), FILTERS)
-    assert found.status == "infeasible"
-    assert "mars" in found.why
+def test_a_user_at_an_unknown_node_counts_as_none() -> None:
+    there = view([node("n"), node("m", cores=1)])
+    unknown, none = (
+        best(there, [Pod("default", "p", annotations=annotations)], Dacs(), FILTERS)
+        for annotations in (PodAnnotations(user_node="mars"), PodAnnotations())
+    )
+    assert unknown.status == "optimal"
+    assert unknown == none
 
 
 def test_a_demand_between_pods_makes_it_a_bound() -> None:
