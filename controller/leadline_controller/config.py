@@ -19,7 +19,9 @@ from leadline_wire.codec import MOST_MBPS
 from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
     DEFAULT_EXTENDER_ADDRESS,
+    DEFAULT_KEDA_ADDRESS,
     ExtenderSettings,
+    KedaSettings,
     ServeError,
     ServeSettings,
     TlsFiles,
@@ -53,6 +55,7 @@ _WHOLE_LIMITS = {
 }
 _MOST_LINK_TIME = 0.1
 _MOST_BYTES_PER_DAY = 10**15
+_HTTP_URL = re.compile(r"https?://[^\s/@]+(/[^\s#]*)?")
 _PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
@@ -103,6 +106,10 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     **{f"extender.tls.{name}": str for name in _TLS_FILES},
     "extender.filters": str,
     "extender.bind": _flag,
+    "keda.address": str,
+    **{f"keda.tls.{name}": str for name in _TLS_FILES},
+    "keda.requests_urls": _names,
+    "keda.window_s": _number,
     "decisions.path": str,
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
@@ -119,8 +126,8 @@ class Settings:
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
     links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
     may be probed, besides the addresses of their node objects. standalone: whether to place the
-    pods of `scheduler_name`. extender: None if kube-scheduler does not use one. decisions: the
-    database; in memory, unless `load` made the settings.
+    pods of `scheduler_name`. extender: None if kube-scheduler does not use one. keda: None if KEDA
+    does not ask. decisions: the database; in memory, unless `load` made the settings.
     """
 
     cluster: str = "default"
@@ -142,6 +149,7 @@ class Settings:
     ttl: TimesToLive = field(default_factory=TimesToLive)
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
     extender: ExtenderSettings | None = None
+    keda: KedaSettings | None = None
     decisions: HistorySettings = field(default_factory=HistorySettings)
 
 
@@ -238,6 +246,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         ttl=TimesToLive(**_given(**lifetimes)),
         serve=serve,
         extender=_extender(root.object("extender")) if root.has("extender") else None,
+        keda=_keda(_only_settings(root.object("keda"))) if root.has("keda") else None,
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
     )
 
@@ -299,6 +308,26 @@ def _extender(extender: Fields) -> ExtenderSettings:
         )
     with _named(extender.at("address"), ServeError):
         return ExtenderSettings(address, tls, every_filter, bind)
+
+
+def _keda(keda: Fields) -> KedaSettings:
+    urls = keda.texts("requests_urls")
+    for i, url in enumerate(urls):
+        if not _HTTP_URL.fullmatch(url):
+            raise FieldError(
+                f"{keda.at('requests_urls')}[{i}]: expected a URL such as "
+                "http://10.42.0.7:9100/metrics"
+            )
+    window_s = keda.number("window_s", 3600)
+    if window_s is not None and window_s < 1:
+        raise keda.error("window_s", "a number of 1 to 3600")
+    with _named(keda.at("address"), ServeError):
+        return KedaSettings(
+            keda.text("address", DEFAULT_KEDA_ADDRESS),
+            _tls(keda, TlsFiles),
+            urls,
+            **_given(window_s=window_s),
+        )
 
 
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:

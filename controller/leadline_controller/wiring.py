@@ -32,6 +32,7 @@ from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.scheduling.scaler_service import ScalerService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
@@ -237,6 +238,28 @@ class Controller:
             self._listeners.remove(extender_service.observe)
             await extender_service.close()
 
+    @asynccontextmanager
+    async def serving_keda(self, how: SchedulingProfile) -> AsyncIterator[str | None]:
+        """Serve KEDA's external scaler during the context; yields the address, None without a
+        section [keda]."""
+        keda = self.settings.keda
+        if keda is None:
+            yield None
+            return
+        from leadline_controller.api.keda import KedaServer
+        from leadline_controller.api.request_rate import RequestRates
+
+        rates = RequestRates(keda.requests_urls, keda.window_s, self.clock)
+        service = ScalerService(self.state, self.telemetry, how, self.clock, rates.per_s)
+        server = KedaServer(keda, service)
+        address = await server.start()
+        log.info("answering KEDA at %s", address)
+        try:
+            async with running(rates.run()):
+                yield address
+        finally:
+            await server.stop()
+
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
@@ -360,6 +383,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             controller.probing(),
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
+            controller.serving_keda(how),
             running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,

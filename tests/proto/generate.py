@@ -11,7 +11,11 @@ from pathlib import Path
 import grpc_tools.protoc
 
 SOURCES = Path(__file__).parents[2] / "proto"
-PROTOS = ("leadline_wire/v1/telemetry.proto", "leadline_wire/v1/control.proto")
+PROTOS = (
+    "leadline_wire/v1/telemetry.proto",
+    "leadline_wire/v1/control.proto",
+    "leadline_wire/v1/externalscaler.proto",
+)
 
 
 def generate(out: Path) -> None:
@@ -21,7 +25,7 @@ def generate(out: Path) -> None:
     """
     include = str(files("grpc_tools") / "_proto")
     plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"
-    telemetry, control = PROTOS
+    telemetry, *services = PROTOS
     common = ["protoc", f"-I{SOURCES}", f"-I{include}", f"--python_out={out}", f"--pyi_out={out}"]
     runs = (
         [*common, telemetry],
@@ -30,7 +34,7 @@ def generate(out: Path) -> None:
             f"--grpc_python_out={out}",
             f"--mypy_grpc_out={out}",
             f"--plugin=protoc-gen-mypy_grpc={plugin}",
-            control,
+            *services,
         ],
     )
     for arguments in runs:

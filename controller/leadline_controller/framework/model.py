@@ -203,8 +203,9 @@ class Pod:
     same units; a missing one means no limit. required_affinity: node selector terms, one of which
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
     features: that the node's kubelet must declare. preempts: whether its preemption policy
-    allows preemption. problem: what could not be read or is not modelled; such a pod is
-    unschedulable.
+    allows preemption. created_s: Unix time, 0 if unknown. deletion_cost: of the annotation
+    controller.kubernetes.io/pod-deletion-cost, None if absent. problem: what could not be
+    read or is not modelled; such a pod is unschedulable.
     """
 
     namespace: str
@@ -233,6 +234,8 @@ class Pod:
     terminating: bool = False
     gated: bool = False
     problem: str | None = None
+    created_s: float = 0.0
+    deletion_cost: int | None = None
 
     @property
     def key(self) -> str:

@@ -4,7 +4,9 @@ It reads API objects and the manifests in snapshot files. A field that is not su
 the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
+import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from leadline_controller.framework.images import read_listed_images
@@ -38,6 +40,8 @@ from leadline_controller.kubeobjects.selectors import read_terms
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
 
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_INTEGER = re.compile("-?[0-9]{1,10}", re.ASCII)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NOTHING = Fields({}, "spec")
 # Fields of a pod's spec that the filters do not support.
@@ -91,6 +95,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         annotations = read_annotations(metadata.text_map("annotations"))
     except AnnotationError as error:
         problem = str(error)
+    cost = metadata.text_map("annotations").get(DELETION_COST, "")
     namespace, node_name = metadata.name("namespace", "default"), spec.name("nodeName", "") or None
     excess = find_excess(constraint_counts(metadata, spec))
     excess_volumes = find_excess(volume_counts(spec))
@@ -147,7 +152,17 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         or excess
         or excess_volumes
         or next(unsupported, None),
+        created_s=_unix_s(metadata.text("creationTimestamp", "")),
+        deletion_cost=int(cost) if _INTEGER.fullmatch(cost) else None,
     )
+
+
+def _unix_s(time: str) -> float:
+    """A time of the API, such as 2026-01-31T12:00:00Z, as Unix time; 0 if there is none."""
+    try:
+        return datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _label_number(labels: Mapping[str, str], name: str) -> float | None:
