@@ -90,6 +90,7 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "kubernetes.kubeconfig": str,
     "kubernetes.scheduler_name": str,
     "kubernetes.standalone": _flag,
+    "kubernetes.deletion_cost": _flag,
     "strategy.name": str,
     "strategy.seed": _number,
     "probe.anchors": _names,
@@ -126,8 +127,9 @@ class Settings:
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
     links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
     may be probed, besides the addresses of their node objects. standalone: whether to place the
-    pods of `scheduler_name`. extender: None if kube-scheduler does not use one. keda: None if KEDA
-    does not ask. decisions: the database; in memory, unless `load` made the settings.
+    pods of `scheduler_name`. deletion_cost: whether to annotate replicas of services that have
+    a response time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not
+    ask. decisions: the database; in memory, unless `load` made the settings.
     """
 
     cluster: str = "default"
@@ -137,6 +139,7 @@ class Settings:
     kubeconfig: Path | None = None
     scheduler_name: str = SCHEDULER_NAME
     standalone: bool = True
+    deletion_cost: bool = False
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
@@ -229,6 +232,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         kubeconfig=_file(kubernetes, "kubeconfig") if kubernetes.has("kubeconfig") else None,
         scheduler_name=kubernetes.text("scheduler_name", SCHEDULER_NAME),
         standalone=standalone,
+        deletion_cost=kubernetes.flag("deletion_cost", default=False),
         strategy=strategy,
         options=options,
         seed=seed,

@@ -32,6 +32,7 @@ from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.scheduling.replica_order import ReplicaOrder
 from leadline_controller.scheduling.scaler_service import ScalerService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
@@ -260,6 +261,20 @@ class Controller:
         finally:
             await server.stop()
 
+    @asynccontextmanager
+    async def ordering_replicas(self) -> AsyncIterator[None]:
+        """Annotate the replicas of response-time services during the context, if that is set."""
+        if not self.settings.deletion_cost:
+            yield
+            return
+        order = ReplicaOrder(self.cluster, self.state, self.decisions, self.leadership, self.clock)
+        self._listeners.append(order.observe)
+        try:
+            async with running(order.run()):
+                yield
+        finally:
+            self._listeners.remove(order.observe)
+
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
@@ -384,6 +399,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
             controller.serving_keda(how),
+            controller.ordering_replicas(),
             running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,

@@ -17,21 +17,26 @@ from tests.kube.api import Api, ApiError
 
 ACCOUNT = "/api/v1/namespaces/kube-system/serviceaccounts/leadline-controller"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _FOLDERS = {
     "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
     "ClusterRole": f"{RBAC}/clusterroles",
     "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
     "Role": f"{RBAC}/namespaces/kube-system/roles",
     "RoleBinding": f"{RBAC}/namespaces/kube-system/rolebindings",
+    "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
+MANIFESTS = ("rights", "deletion-cost")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PATIENCE_S = 30.0
 
 
 def manifests() -> list[dict[str, Any]]:
-    """The manifests that `leadline kube manifests` prints."""
-    text = (files("leadline_controller.kube") / "manifests" / "rights.yaml").read_text("utf-8")
-    return list(yaml.safe_load_all(text))
+    """The manifests that `leadline kube manifests --deletion-cost` prints."""
+    folder = files("leadline_controller.kube") / "manifests"
+    texts = (folder.joinpath(f"{name}.yaml").read_text("utf-8") for name in MANIFESTS)
+    return [each for text in texts for each in yaml.safe_load_all(text)]
 
 
 def path_of(manifest: dict[str, Any]) -> str:
@@ -79,6 +84,7 @@ class Right:
     """One verb on one resource, as a rule of a role grants it."""
 
     role: str
+    name: str
     rule: int
     group: str
     resource: str
@@ -104,7 +110,7 @@ class Right:
 def granted() -> list[Right]:
     """Each right in the manifests."""
     return [
-        Right(manifest["kind"], number, group, resource, verb)
+        Right(manifest["kind"], manifest["metadata"]["name"], number, group, resource, verb)
         for manifest in manifests()
         for number, rule in enumerate(manifest.get("rules", ()))
         for group in rule["apiGroups"]
@@ -132,7 +138,8 @@ def _rules_without(right: Right, rules: list[dict[str, Any]]) -> list[dict[str, 
 @contextmanager
 def without(right: Right, admin: Api, user: Api) -> Iterator[None]:
     """Take this right from the account for the duration of the block."""
-    role = next(each for each in manifests() if each["kind"] == right.role)
+    wanted = (right.role, right.name)
+    role = next(each for each in manifests() if (each["kind"], each["metadata"]["name"]) == wanted)
     try:
         admin.patch(path_of(role), {"rules": _rules_without(right, role["rules"])})
         wait_allowed(user, False, **right.attributes)

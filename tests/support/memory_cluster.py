@@ -1,7 +1,7 @@
 """A cluster in memory that answers like the API server, and fails when a test wants it to."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from leadline_controller.framework.model import Node, Pod
@@ -126,6 +126,15 @@ class MemoryCluster(DemoCluster):
             raise self._event_errors.popleft()
         known = self._events.get((pod.uid, event))
         self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Set annotations of exactly this pod (by uid). Raises ClusterError."""
+        current = self._pods.get(pod.key)
+        if current is None:
+            raise NotFoundError(f"404: pod {pod.key} not found")
+        if current.uid != pod.uid:
+            raise ConflictError(f"409: pod {pod.key} has another uid: {current.uid}")
+        await super().annotate(pod, annotations)
 
     def _relisted(self) -> Relisted:
         return Relisted(self.nodes, self.pods, tuple(self._resources.values()))

@@ -3,7 +3,7 @@
 `snapshot` and `kube` implement Cluster and LeaseStore and pass the same contract tests.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -215,4 +215,9 @@ class Cluster(Protocol):
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Write an event on a pod. Repeated events are aggregated. Raises ClusterError."""
+        ...
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Set annotations of exactly this pod (by uid), and leave the others. Raises
+        ClusterError."""
         ...

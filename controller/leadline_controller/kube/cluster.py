@@ -5,7 +5,7 @@ changed only while it is as it was read (resourceVersion), so a change by somebo
 overwritten. The cluster's controllers do the rest.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
 from pathlib import Path
@@ -65,7 +65,8 @@ class KubeCluster:
             yield cls(server, lease_server)
 
     def fenced(self, fence: Fence) -> "KubeCluster":
-        """The same cluster, which binds pods and writes volumes only before the fence closes."""
+        """The same cluster, which binds and annotates pods, and writes volumes, only before the
+        fence closes."""
         fenced = copy(self)
         fenced._fence = fence
         return fenced
@@ -91,6 +92,11 @@ class KubeCluster:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self._server.post(f"{pod_path(pod)}/binding", body, self._fence)
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Set annotations of exactly this pod. Raises subclasses of ClusterError."""
+        body = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
+        await self._server.patch(pod_path(pod), body, self._fence)
 
     async def prepare(self, plan: VolumePlan) -> None:
         """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""

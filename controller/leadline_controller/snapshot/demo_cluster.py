@@ -1,13 +1,14 @@
 """A cluster in memory for the demo."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import ClusterChange, PodChanged, PodEvent, Relisted
 from leadline_controller.framework.resources import VolumePlan
+from leadline_controller.kubeobjects.manifest import DELETION_COST
 
 
 class DemoCluster:
@@ -57,6 +58,11 @@ class DemoCluster:
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Nothing: nobody reads the demo's events."""
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Set annotations of the pod of that name; of all, only the deletion cost can be seen."""
+        cost = int(annotations.get(DELETION_COST, "0"))
+        self.put_pod(replace(self._pods[pod.key], deletion_cost=cost))
 
     def _relisted(self) -> Relisted:
         return Relisted(self.nodes, tuple(self._pods.values()))

@@ -35,10 +35,16 @@ def kube() -> None:
 
 
 @kube.command(epilog="Example: leadline kube manifests | kubectl apply -f -")
-def manifests() -> None:
+@click.option(
+    "--deletion-cost",
+    is_flag=True,
+    help="Also let it annotate pods, for kubernetes.deletion_cost (Kubernetes 1.30 or newer).",
+)
+def manifests(deletion_cost: bool) -> None:
     """Print the controller's service account with the least rights that it needs, as YAML."""
     folder = files("leadline_controller.kube") / "manifests"
-    click.echo(folder.joinpath("rights.yaml").read_text("utf-8"), nl=False)
+    names = ["rights.yaml", *(["deletion-cost.yaml"] if deletion_cost else [])]
+    click.echo("---\n".join(folder.joinpath(name).read_text("utf-8") for name in names), nl=False)
 
 
 @kube.command(

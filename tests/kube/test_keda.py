@@ -1,0 +1,286 @@
+"""KEDA's own operator and adapter, and the HPA controller, scale a Deployment by Leadline's answers
+while a real HTTP service is under real load. The real scheduling loop binds the pods to nodes that
+KWOK plays."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline_controller import wiring
+from leadline_controller.api.settings import KedaSettings
+from leadline_controller.config import Settings
+from leadline_controller.kube.cluster import KubeCluster
+from leadline_controller.wiring import running
+
+from tests.controller.api.extender_server import files
+from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
+from tests.kube.api import Api, ApiError
+from tests.kube.control_plane import ControlPlane
+from tests.kube.controllers import kube_controller_manager
+from tests.kube.keda import NAMESPACE, Keda, keda, scaled_object
+from tests.kube.kwok import kwok
+from tests.kube.objects import Object, node
+from tests.support.certificates import Authority
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SCALED = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"
+TRIGGERS = "/apis/keda.sh/v1alpha1/namespaces/default/triggerauthentications"
+SECRETS = "/api/v1/namespaces/default/secrets"
+PODS = "/api/v1/namespaces/default/pods"
+PING_MS = {"keda-w1": 5.0, "keda-w2": 20.0, "keda-w3": 40.0, "keda-w4": 300.0}
+ANNOTATIONS = {
+    "leadline.dev/user-node": "keda-gate",
+    "leadline.dev/response-time-ms": "100",
+    "leadline.dev/profile-ms": json.dumps(dict.fromkeys(PING_MS, 10)),
+}
+COUNTER = 'requests_total{service="web"}'
+TARGET_PER_S = 10
+# Section 4.2: ten users for each replica, more by ten in each step, then fewer by ten. An extra
+# step asks for more than can be placed.
+STEPS = ((8, 1), (18, 2), (28, 3), (38, 4), (28, 3), (18, 2), (8, 1))
+CONTROLLERS = (
+    *("deployment-controller", "replicaset-controller"),
+    *("horizontal-pod-autoscaler-controller", "garbage-collector-controller"),
+)
+PATIENCE_S = 60.0
+
+
+class Service:
+    """An HTTP service that counts its requests, as an ingress does, and a load on it."""
+
+    def __init__(self) -> None:
+        self.per_s = 0.0
+        self._count = 0
+        self._stop = threading.Event()
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """Yield the address of the page with the counter."""
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                if self.path == "/metrics":
+                    text = f"# TYPE requests_total counter\n{COUNTER} {service._count}\n"
+                else:
+                    service._count += 1
+                    text = "hello"
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        port = server.server_address[1]
+        threads = [
+            threading.Thread(target=server.serve_forever, daemon=True),
+            threading.Thread(target=self._load, args=(port,), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}/metrics"
+        finally:
+            self._stop.set()
+            server.shutdown()
+            server.server_close()
+            threads[1].join()
+
+    def _load(self, port: int) -> None:
+        client = HTTPConnection("127.0.0.1", port, timeout=10)
+        due_s = time.monotonic()
+        while not self._stop.is_set():
+            due_s = max(due_s + 1 / max(self.per_s, 1.0), time.monotonic() - 1.0)
+            if self._stop.wait(due_s - time.monotonic()):
+                break
+            if self.per_s > 0:
+                client.request("GET", "/")
+                client.getresponse().read()
+        client.close()
+
+
+class Scene:
+    """The Deployment as the API server shows it."""
+
+    def __init__(self, api: Api, service: Service) -> None:
+        self.api = api
+        self.service = service
+
+    def replicas(self) -> int:
+        return int(self.api.get(f"{DEPLOYMENTS}/web")["spec"]["replicas"])
+
+    def nodes(self) -> Counter[str]:
+        """The replicas on each node, without those that are being deleted."""
+        found = self.api.get(f"{PODS}?labelSelector=app%3Dweb")["items"]
+        kept = [each for each in found if "deletionTimestamp" not in each["metadata"]]
+        return Counter(each["spec"].get("nodeName", "pending") for each in kept)
+
+    async def scaled_to(self, replicas: int, why: Callable[[], str]) -> Counter[str]:
+        """Wait until so many replicas run; returns the nodes that they are on."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            nodes = await asyncio.to_thread(self.nodes)
+            asked = await asyncio.to_thread(self.replicas)
+            if asked == replicas == nodes.total() and not nodes["pending"]:
+                return nodes
+            if time.monotonic() > deadline_s:
+                raise AssertionError(
+                    f"expected {replicas} replicas, the Deployment has {asked}, its pods are on "
+                    f"{dict(nodes)}: {why()}"
+                )
+            await asyncio.sleep(0.3)
+
+
+def deployment() -> Object:
+    container = {"name": "main", "image": "web", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": ANNOTATIONS},
+                "spec": {"schedulerName": "leadline", "containers": [container]},
+            },
+        },
+    }
+
+
+@asynccontextmanager
+async def controller(plane: ControlPlane, keda_settings: KedaSettings) -> AsyncIterator[str]:
+    """The scheduling loop and the scaler in this event loop, with the round trips of PING_MS, as
+    agents would have measured them. Yields the scaler's address."""
+    settings = Settings(strategy="response-time", seed=1, warm_up_s=0.0, keda=keda_settings)
+    async with KubeCluster.connect(plane.kubeconfig) as cluster:
+        parts, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
+        told = TelemetryBuilder()
+        told.state = parts.telemetry
+        for name in ("keda-gate", *PING_MS):
+            told.birth(name)
+        for name, rtt_ms in PING_MS.items():
+            told.rtt("keda-gate", name, rtt_ms, parts.clock.now_s())
+        async with running(parts.scheduler(how).run()), parts.serving_keda(how) as address:
+            assert address is not None
+            yield address
+
+
+@pytest.fixture(scope="module")
+def scaling(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keda]:
+    """KEDA, the HPA controller, and nodes with room for two replicas each."""
+    sync = ("--horizontal-pod-autoscaler-sync-period=2s",)
+    with (
+        kube_controller_manager(plane, CONTROLLERS, options=sync),
+        kwok(plane) as nodes,
+        keda(plane, tmp_path_factory.mktemp("keda")) as running_keda,
+    ):
+        made = [node(name, cpu="2") for name in PING_MS]
+        nodes.add_nodes([*made, node("keda-gate", cpu="2", unschedulable=True)])
+        yield running_keda
+        nodes.remove_nodes([*PING_MS, "keda-gate"])
+
+
+def test_the_papers_steps(plane: ControlPlane, api: Api, scaling: Keda, tmp_path: Path) -> None:
+    asyncio.run(_steps(plane, api, scaling, tmp_path))
+
+
+async def _steps(plane: ControlPlane, api: Api, scaling: Keda, folder: Path) -> None:
+    authority = Authority(folder / "pki")
+    server, caller = authority.server("127.0.0.1"), authority.client("keda")
+    service = Service()
+    with service.serving() as url:
+        told = KedaSettings("127.0.0.1:0", files(server), (url,), window_s=6.0)
+        async with controller(plane, told) as address:
+            scene = Scene(api, service)
+            metadata = {"pods": "app=web", "requests": COUNTER, "target": str(TARGET_PER_S)}
+            secret = {
+                "caCert": caller.ca_file.read_bytes(),
+                "tlsClientCert": caller.cert_file.read_bytes(),
+                "tlsClientKey": caller.key_file.read_bytes(),
+            }
+            references = [{"parameter": key, "name": "keda", "key": key} for key in secret]
+            scaled = scaled_object("web", "web", address, metadata, most=20, authentication="keda")
+            objects = (
+                (
+                    SECRETS,
+                    {
+                        "metadata": {"name": "keda"},
+                        "data": {
+                            key: base64.b64encode(value).decode() for key, value in secret.items()
+                        },
+                    },
+                ),
+                (
+                    TRIGGERS,
+                    {
+                        "apiVersion": "keda.sh/v1alpha1",
+                        "kind": "TriggerAuthentication",
+                        "metadata": {"name": "keda"},
+                        "spec": {"secretTargetRef": references},
+                    },
+                ),
+                (DEPLOYMENTS, deployment()),
+                (SCALED, scaled),
+            )
+            try:
+                for path, body in objects:
+                    await asyncio.to_thread(api.create, path, body)
+                await follow(scene, lambda: said(scaling))
+            finally:
+                service.per_s = 0
+                for path, body in reversed(objects):
+                    await asyncio.to_thread(removed, api, f"{path}/{body['metadata']['name']}")
+                await asyncio.to_thread(removed_pods, api)
+
+
+async def follow(scene: Scene, why: Callable[[], str]) -> None:
+    for per_s, replicas in STEPS:
+        scene.service.per_s = per_s
+        start_s = time.monotonic()
+        nodes = await scene.scaled_to(replicas, why)
+        print(f"{per_s} requests/s: {dict(nodes)} after {time.monotonic() - start_s:.1f} s")
+        order = ["keda-w1", "keda-w2", "keda-w3", "keda-w1"]
+        if replicas <= 4:
+            assert nodes == Counter(order[:replicas])
+    scene.service.per_s = 150
+    nodes = await scene.scaled_to(6, why)
+    assert nodes == {"keda-w1": 2, "keda-w2": 2, "keda-w3": 2}
+    await asyncio.sleep(5)
+    assert await asyncio.to_thread(scene.replicas) == 6
+
+
+def said(scaling: Keda) -> str:
+    lines = (log.read_text(errors="replace").splitlines() for log in scaling.logs)
+    return " | ".join(line[:400] for each in lines for line in each[-6:])
+
+
+def removed(api: Api, path: str) -> None:
+    try:
+        if "scaledobjects" in path:
+            api.patch(path, {"metadata": {"finalizers": None}})
+        api.delete(path)
+    except ApiError as error:
+        print(f"{path} in {NAMESPACE}: {error}")
+
+
+def removed_pods(api: Api) -> None:
+    for each in api.get(f"{PODS}?labelSelector=app%3Dweb")["items"]:
+        removed(api, f"{PODS}/{each['metadata']['name']}")
