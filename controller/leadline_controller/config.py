@@ -35,6 +35,7 @@ from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
+from leadline_controller.scheduling.service_profiles import read_profiles
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
@@ -56,6 +57,7 @@ _WHOLE_LIMITS = {
 _MOST_LINK_TIME = 0.1
 _MOST_BYTES_PER_DAY = 10**15
 _HTTP_URL = re.compile(r"https?://[^\s/@]+(/[^\s#]*)?")
+_PROFILES = Path("/etc/leadline/profiles.json")
 _PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
@@ -93,6 +95,7 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "kubernetes.deletion_cost": _flag,
     "strategy.name": str,
     "strategy.seed": _number,
+    "strategy.profiles": str,
     "probe.anchors": _names,
     "probe.networks": _names,
     "probe.interval_s": _number,
@@ -125,7 +128,8 @@ class Settings:
     kubeconfig: None means the cluster that the controller runs in. warm_up_s: how long the first
     decision may wait for the metrics of every ready node. anchors: nodes against which the others
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
-    links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
+    links nodes share. seed: makes the choice between equal nodes repeatable. profiles: the file of
+    services' execution times, which may be missing. networks: where boards
     may be probed, besides the addresses of their node objects. standalone: whether to place the
     pods of `scheduler_name`. deletion_cost: whether to annotate replicas of services that have
     a response time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not
@@ -143,6 +147,7 @@ class Settings:
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
+    profiles: Path | None = None
     warm_up_s: float = 15.0
     anchors: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -236,6 +241,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         strategy=strategy,
         options=options,
         seed=seed,
+        profiles=_profiles(root.object("strategy")),
         **_given(warm_up_s=root.number("warm_up_s")),
         anchors=probe.texts("anchors"),
         networks=_networks(probe),
@@ -283,6 +289,20 @@ def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
     with _named(strategy.at("name"), PluginError), _named(strategy.at("options"), OptionError):
         build(STRATEGIES[name], options)
     return name, options, strategy.integer("seed", 0, (1 << 63) - 1)
+
+
+def _profiles(strategy: Fields) -> Path:
+    path = Path(strategy.text("profiles", str(_PROFILES)))
+    if not path.is_absolute() or "\0" in str(path):
+        raise strategy.error("profiles", "an absolute path of a file")
+    try:
+        read_profiles(path)
+    except FileNotFoundError:
+        if strategy.has("profiles"):
+            raise FieldError(f"{strategy.at('profiles')}: {path}: there is no such file") from None
+    except FieldError as error:
+        raise FieldError(f"{strategy.at('profiles')}: {path}: {error}") from None
+    return path
 
 
 def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:

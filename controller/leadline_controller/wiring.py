@@ -29,12 +29,14 @@ from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
+from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.replica_order import ReplicaOrder
 from leadline_controller.scheduling.scaler_service import ScalerService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.scheduling.service_profiles import ServiceProfiles, read_profiles
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
@@ -46,6 +48,7 @@ log = logging.getLogger(__name__)
 _COLLECT_AFTER = 20_000
 _PROBE_TICK_S = 0.5
 _ESTIMATE_EVERY_S = 10.0
+_PROFILES_EVERY_S = 10.0
 _SAMPLE_EVERY_S = 10.0  # as often as boards report
 
 
@@ -68,6 +71,7 @@ def extender_profile(settings: Settings, how: SchedulingProfile) -> ExtenderProf
         own=own,
         at_binding=filters_with({name: FILTERS[name] for name in at_binding}, how.strategy),
         random=how.random,
+        profiles=how.profiles,
         check_unmodelled=every,
         warm_up_s=how.warm_up_s,
     )
@@ -275,6 +279,26 @@ class Controller:
         finally:
             self._listeners.remove(order.observe)
 
+    async def following_profiles(self, profiles: ServiceProfiles) -> None:
+        """Use the file of profiles, and use it again when it changes, until cancelled. A file that
+        can't be used leaves those before it in force."""
+        path, last, problem = self.settings.profiles, None, ""
+        while path is not None:
+            try:
+                stat = await asyncio.to_thread(path.stat)
+                if last != (last := (stat.st_mtime_ns, stat.st_size, stat.st_ino)):
+                    profiles.use(await asyncio.to_thread(read_profiles, path))
+                    log.info("%s: profiles of services read", path)
+                problem = ""
+            except FileNotFoundError:
+                if last is not None:
+                    last = None
+                    profiles.use(())
+            except (FieldError, OSError) as error:
+                if problem != (problem := str(error)):
+                    log.warning("%s: %s; the profiles before it stay in force", path, problem)
+            await self.clock.sleep(_PROFILES_EVERY_S)
+
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
@@ -400,6 +424,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             controller.serving_extender(how, cluster),
             controller.serving_keda(how),
             controller.ordering_replicas(),
+            running(controller.following_profiles(how.profiles)),
             running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,

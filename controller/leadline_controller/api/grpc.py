@@ -10,22 +10,23 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import grpc
 from leadline_wire.v1 import control_pb2 as pb
-from leadline_wire.v1 import control_pb2_grpc
+from leadline_wire.v1 import control_pb2_grpc, replicas_pb2, replicas_pb2_grpc
 
 from leadline_controller.api import budget, history, placements
 from leadline_controller.api.grpc_server import GrpcServer
 from leadline_controller.api.nodes import InspectionSource, NodeReader
 from leadline_controller.api.settings import ServeSettings
+from leadline_controller.framework.node_table import CLASS_LABEL
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
 _SLICE = 16
 _POLL_S = 1.0
+_MAX_REPLICAS = 1000
 
 
 class InspectionServer(GrpcServer):
@@ -36,7 +37,11 @@ class InspectionServer(GrpcServer):
         self, settings: ServeSettings, source: InspectionSource, *, poll_s: float = _POLL_S
     ) -> None:
         servicer = _Inspection(source, poll_s)
-        register = partial(control_pb2_grpc.add_InspectionServicer_to_server, servicer)
+
+        def register(server: grpc.aio.Server) -> None:
+            control_pb2_grpc.add_InspectionServicer_to_server(servicer, server)
+            replicas_pb2_grpc.add_ReplicasServicer_to_server(_Replicas(source), server)
+
         super().__init__(settings, SERVICE, register, servicer.stopping.set, "grpc")
 
 
@@ -173,6 +178,37 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                 await asyncio.sleep(0)
             statuses.append(reader.status(name))
         return statuses
+
+
+class _Replicas(replicas_pb2_grpc.ReplicasServicer):
+    def __init__(self, source: InspectionSource) -> None:
+        self._cluster = source.cluster
+
+    async def ListReplicas(
+        self, request: replicas_pb2.ListReplicasRequest, context: Context
+    ) -> replicas_pb2.ListReplicasResponse:
+        wanted = dict(request.labels)
+        if not wanted:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "labels: expected one at least")
+        found = [
+            pod
+            for pod, _ in self._cluster.pods()
+            if pod.namespace == request.namespace
+            and wanted.items() <= pod.labels.items()
+            and pod.ip
+            and not (pod.finished or pod.terminating)
+        ]
+        nodes = self._cluster.nodes()
+        replicas = []
+        for pod in sorted(found, key=lambda each: each.name)[:_MAX_REPLICAS]:
+            node = nodes.get(pod.node_name or "")
+            node_class = node.labels.get(CLASS_LABEL, "") if node is not None else ""
+            replicas.append(
+                replicas_pb2.Replica(
+                    pod=pod.name, node=pod.node_name, node_class=node_class, address=pod.ip
+                )
+            )
+        return replicas_pb2.ListReplicasResponse(replicas=replicas)
 
 
 def _fingerprint(status: pb.NodeStatus) -> bytes:

@@ -28,6 +28,7 @@ from leadline_controller.cli.errors import BadInput, Failed, Unreachable
 from leadline_controller.cli.output import working
 
 Answer = TypeVar("Answer")
+Stub = TypeVar("Stub")
 Command = Callable[..., Any]
 TIMEOUT_S = 10.0
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -68,11 +69,13 @@ class Endpoint:
 
 
 @contextmanager
-def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
+def connected(
+    endpoint: Endpoint, service: Callable[[grpc.Channel], Stub] = InspectionStub
+) -> Iterator[Stub]:
     """The controller's service. gRPC's errors become Unreachable, Failed or BadInput."""
     with endpoint.channel() as channel:
         try:
-            yield InspectionStub(channel)
+            yield service(channel)
         except grpc.RpcError as problem:
             raise _explained(problem, endpoint) from None
         except UnicodeEncodeError:

@@ -204,7 +204,8 @@ class Pod:
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
     features: that the node's kubelet must declare. preempts: whether its preemption policy
     allows preemption. created_s: Unix time, 0 if unknown. deletion_cost: of the annotation
-    controller.kubernetes.io/pod-deletion-cost, None if absent. problem: what could not be
+    controller.kubernetes.io/pod-deletion-cost, None if absent. ip: its address, "" if it has
+    none yet. problem: what could not be
     read or is not modelled; such a pod is unschedulable.
     """
 
@@ -236,6 +237,7 @@ class Pod:
     problem: str | None = None
     created_s: float = 0.0
     deletion_cost: int | None = None
+    ip: str = ""
 
     @property
     def key(self) -> str:

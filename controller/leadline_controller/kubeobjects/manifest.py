@@ -153,6 +153,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         or excess_volumes
         or next(unsupported, None),
         created_s=_unix_s(metadata.text("creationTimestamp", "")),
+        ip=str(read_unicast(status.text("podIP", "")) or ""),
         deletion_cost=int(cost) if _INTEGER.fullmatch(cost) else None,
     )
 

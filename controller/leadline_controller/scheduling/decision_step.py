@@ -11,6 +11,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.scheduling.service_profiles import ServiceProfiles
 from leadline_controller.telemetry.state import TelemetryState
 
 _RUN_GAP_S = 1.0
@@ -18,12 +19,13 @@ _RUN_GAP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DecisionProfile:
-    """How to decide. random: breaks ties. warm_up_s: how long the first decision may wait for the
+    """How to decide. random: breaks ties. profiles: for pods without an annotation of theirs. warm_up_s: how long the first decision may wait for the
     metrics of every ready node, since a controller that has just started knows none."""
 
     strategy: Strategy
     filters: Mapping[str, Filter]
     random: Random
+    profiles: ServiceProfiles = field(default_factory=ServiceProfiles, kw_only=True)
     warm_up_s: float = field(default=0.0, kw_only=True)
 
 
@@ -76,6 +78,7 @@ class DecisionStep:
 
     def filter(self, view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
         """Run the profile's filters."""
+        pod = self._profile.profiles.applied(pod)
         return {name: run(view, pod) for name, run in self._profile.filters.items()}
 
     def decide(
@@ -83,6 +86,7 @@ class DecisionStep:
     ) -> Decision:
         """Decide, and do not record it. results: of the filters, if they ran already."""
         profile, filters = self._profile, self._profile.filters
+        pod = profile.profiles.applied(pod)
         if results is not None:
             filters = {name: _returning(result) for name, result in results.items()}
         return decide(view, pod, filters, profile.strategy, profile.random)

@@ -148,6 +148,7 @@ class ScalerService:
                 view = view.without_placement(pod, at)
         # The newest has the present demands, if the service is being updated.
         newest = max(chosen, key=lambda each: (each[0].created_s, each[0].name))[0]
+        newest = self._profile.profiles.applied(newest)
         placed = await asyncio.to_thread(self._in_turn, view, newest, most)
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
