@@ -19,8 +19,9 @@ _RUN_GAP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DecisionProfile:
-    """How to decide. random: breaks ties. profiles: for pods without an annotation of theirs. warm_up_s: how long the first decision may wait for the
-    metrics of every ready node, since a controller that has just started knows none."""
+    """How to decide. random: breaks ties. profiles: for pods without an annotation of
+    theirs. warm_up_s: how long the first decision may wait for the metrics of every ready node,
+    since a controller that has just started knows none."""
 
     strategy: Strategy
     filters: Mapping[str, Filter]

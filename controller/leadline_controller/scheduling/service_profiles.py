@@ -2,7 +2,7 @@
 
 They are in a file that the administrator writes and the controller reads, and not in the
 controller's database: a profile decides where pods go, so nobody who merely reaches the gRPC API
-may set it, and several controllers, and `leadline score`, use the same file.
+may set it, and several controllers can have the same file.
 """
 
 import json
@@ -40,8 +40,8 @@ class BoardProfile:
 
 @dataclass(frozen=True, slots=True)
 class ServiceProfile:
-    """The profile of the pods of a namespace with these labels. boards: by node. measured: when, for
-    a person."""
+    """The profile of the pods of a namespace with these labels. boards: by node. measured: when,
+    for a person."""
 
     namespace: str
     labels: Mapping[str, str]
