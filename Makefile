@@ -13,14 +13,14 @@ PYTEST := $(PY) -m pytest
 # One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or package
-SLOW := $(PARTS) or experiment or rollout
+SLOW := $(PARTS) or experiment or rollout or keda
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
 # Without bytecode files, each worker and each process that a test starts compiles everything again:
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-keda test-rollout attack bench experiments predicates demo packages control-plane keda clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,7 +43,7 @@ test-experiments: env ## Run the papers' experiments in full, compare docs/exper
 	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
 test-parts: env packages control-plane ## Run the tests on a real broker, real links and a real API server
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not rollout"
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda)"
 
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
 test-budget: env packages control-plane ## Watch real links for ten minutes: what is known of them, and what it costs
@@ -115,6 +115,13 @@ packages: ## Install the Debian packages that the tests need
 	fi
 
 # The Go modules build once, in some minutes; the result stays in the user's cache folder.
+keda: env control-plane ## Build KEDA's operator and metrics adapter for `make test-keda`
+	@$(PY) -m tests.kube.keda
+
+# Not in `make test`: from empty caches the build takes longer than all other tests of the cluster.
+test-keda: env packages keda ## Have KEDA and the HPA controller scale a service by Leadline's answers
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py
+
 control-plane: env ## Build etcd and kube-apiserver for the tests, unless they have a cluster
 	@$(PY) -m tests.kube.control_plane find >/dev/null 2>&1 || \
 		$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-go.lock

@@ -33,6 +33,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 METRICS = "v1beta1.external.metrics.k8s.io"
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "keda"
 _OPERATOR = f"keda-operator.{NAMESPACE}.svc"
 _ADAPTER = f"keda-metrics-apiserver.{NAMESPACE}.svc"
 

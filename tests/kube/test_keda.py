@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from leadline_controller import wiring
 from leadline_controller.api.settings import KedaSettings
 from leadline_controller.config import Settings
@@ -29,12 +30,12 @@ from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
-from tests.kube.keda import NAMESPACE, Keda, keda, scaled_object
+from tests.kube.keda import EXAMPLES, NAMESPACE, Keda, keda, scaled_object
 from tests.kube.kwok import kwok
 from tests.kube.objects import Object, node
 from tests.support.certificates import Authority
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.keda, pytest.mark.timeout(400)]
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SCALED = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"
@@ -204,6 +205,13 @@ def scaling(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
         nodes.remove_nodes([*PING_MS, "keda-gate"])
 
 
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
+def test_keda_accepts_the_docs_examples(api: Api, scaling: Keda, file: Path) -> None:
+    paths = {"ScaledObject": SCALED, "TriggerAuthentication": TRIGGERS}
+    for manifest in yaml.safe_load_all(file.read_text()):
+        api.create(f"{paths[manifest['kind']]}?dryRun=All&fieldValidation=Strict", manifest)
+
+
 def test_the_papers_steps(plane: ControlPlane, api: Api, scaling: Keda, tmp_path: Path) -> None:
     asyncio.run(_steps(plane, api, scaling, tmp_path))
 
@@ -224,7 +232,7 @@ async def _steps(plane: ControlPlane, api: Api, scaling: Keda, folder: Path) -> 
             }
             references = [{"parameter": key, "name": "keda", "key": key} for key in secret]
             scaled = scaled_object("web", "web", address, metadata, most=20, authentication="keda")
-            objects = (
+            objects: tuple[tuple[str, Object], ...] = (
                 (
                     SECRETS,
                     {

@@ -28,7 +28,6 @@ from leadline_controller.cli.errors import BadInput, Failed, Unreachable
 from leadline_controller.cli.output import working
 
 Answer = TypeVar("Answer")
-Stub = TypeVar("Stub")
 Command = Callable[..., Any]
 TIMEOUT_S = 10.0
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -69,13 +68,18 @@ class Endpoint:
 
 
 @contextmanager
-def connected(
-    endpoint: Endpoint, service: Callable[[grpc.Channel], Stub] = InspectionStub
-) -> Iterator[Stub]:
-    """The controller's service. gRPC's errors become Unreachable, Failed or BadInput."""
+def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
+    """The controller's service. Raises as `reaching` does."""
+    with reaching(endpoint) as channel:
+        yield InspectionStub(channel)
+
+
+@contextmanager
+def reaching(endpoint: Endpoint) -> Iterator[grpc.Channel]:
+    """A channel to the controller. gRPC's errors become Unreachable, Failed or BadInput."""
     with endpoint.channel() as channel:
         try:
-            yield service(channel)
+            yield channel
         except grpc.RpcError as problem:
             raise _explained(problem, endpoint) from None
         except UnicodeEncodeError:

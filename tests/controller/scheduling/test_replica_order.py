@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -31,11 +31,11 @@ class AnnotatedCluster(MemoryCluster):
         self.written: list[tuple[str, dict[str, str]]] = []
         self.failing = False
 
-    async def annotate(self, pod: Pod, annotations: dict[str, str]) -> None:  # type: ignore[override]
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         if self.failing:
             raise UnavailableError("503: not now")
         await super().annotate(pod, annotations)
-        self.written.append((pod.name, annotations))
+        self.written.append((pod.name, dict(annotations)))
 
 
 class Scene:

@@ -13,7 +13,7 @@ import click
 from leadline_wire.v1 import replicas_pb2 as pb
 from leadline_wire.v1.replicas_pb2_grpc import ReplicasStub
 
-from leadline_controller.cli.client import TIMEOUT_S, Endpoint, connected, connection_options
+from leadline_controller.cli.client import TIMEOUT_S, Endpoint, connection_options, reaching
 from leadline_controller.cli.errors import BadInput, Failed
 from leadline_controller.cli.http_timing import TimingError, timed
 from leadline_controller.cli.output import Format, emit, output_option, table, track, working
@@ -79,10 +79,10 @@ def profile(
     before = _saved(save)
     with (
         working(f"asking the controller at {endpoint.address}"),
-        connected(endpoint, ReplicasStub) as stub,
+        reaching(endpoint) as channel,
     ):
         request = pb.ListReplicasRequest(namespace=namespace, labels=labels)
-        replicas = list(stub.ListReplicas(request, timeout=TIMEOUT_S).replicas)
+        replicas = list(ReplicasStub(channel).ListReplicas(request, timeout=TIMEOUT_S).replicas)
     if not replicas:
         raise Failed(
             f"no pod in {namespace} has the labels {pods} and an address; start a replica on each "
