@@ -6,6 +6,8 @@ PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 SYNCED := $(VENV)/.synced
 PACKAGES := systemd mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
+# What runs pods on the lab's boards, beside what `make kubelets` builds.
+CONTAINERS := runc containernetworking-plugins docker-registry busybox-static socat util-linux
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # Where Ansible finds leadline.edge. It finds its own collections by itself.
 COLLECTIONS := $(VENV)/collections
@@ -20,7 +22,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-keda test-rollout attack bench experiments predicates demo packages control-plane keda clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-keda test-rollout attack bench experiments predicates demo packages control-plane kubelets keda clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,7 +32,8 @@ demo: env ## Show Leadline on this machine: agents measure, pods are placed, eac
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
 	@$(VENV)/bin/leadline lab run
 
-test: env packages control-plane test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
+test: PACKAGES += $(CONTAINERS)
+test: env packages kubelets test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
 
 test-unit: env ## Run the unit and contract tests, in under a minute
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
@@ -42,7 +45,8 @@ test-examples: env ## Run the tests over generated examples again, with four tim
 test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, and simulate networks for long
 	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
-test-parts: env packages control-plane ## Run the tests on a real broker, real links and a real API server
+test-parts: PACKAGES += $(CONTAINERS)
+test-parts: env packages kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda)"
 
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
@@ -126,6 +130,9 @@ control-plane: env ## Build etcd and kube-apiserver for the tests, unless they h
 	@$(PY) -m tests.kube.control_plane find >/dev/null 2>&1 || \
 		$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-go.lock
 	@$(PY) -m tests.kube.control_plane build
+
+kubelets: control-plane ## Build kubelet and containerd, for the tests and for `leadline lab up --kubelets`
+	@$(PY) -m tests.kube.kubelets
 
 lock: env ## Resolve the dependencies again into requirements*.lock
 	$(UV) lock --upgrade

@@ -24,16 +24,28 @@ COMPLAINT_LINES = 5
 
 def built(go: Path, environ: Mapping[str, str]) -> Path:
     """Return the control plane binary, building it with `go` unless the cache has it."""
-    # The linker would otherwise leave a version of v0.0.0 for the API to report.
+    return _of_module("controlplane", go, environ, ".", *_files(MODULE))
+
+
+def built_kubelet(go: Path, environ: Mapping[str, str]) -> Path:
+    """Return the program kubelet of the same module, in the same way."""
+    modules = (MODULE / "go.mod", MODULE / "go.sum")
+    return _of_module("kubelet", go, environ, "./kubelet", *modules, *_files(MODULE / "kubelet"))
+
+
+def _of_module(
+    name: str, go: Path, environ: Mapping[str, str], package: str, *sources: Path
+) -> Path:
+    # The linker would otherwise leave a version of v0.0.0 for the program to report.
     version = f"-X k8s.io/component-base/version.gitVersion={kubernetes_version()}"
     flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {version}"]
-    home = f"controlplane-{_fingerprint(go, environ, *_sources())}"
+    home = f"{name}-{_fingerprint(go, environ, *sources)}"
 
     def build(folder: Path) -> None:
-        print("building the test control plane (a few minutes, once)", file=sys.stderr)
-        _run([go, "build", *flags, "-o", str(folder / "controlplane"), "."], environ)
+        print(f"building the test {name} (a few minutes, once)", file=sys.stderr)
+        _run([go, "build", *flags, "-o", str(folder / name), package], environ)
 
-    return _kept(_cache(environ) / home / "controlplane", build)
+    return _kept(cache(environ) / home / name, build)
 
 
 def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) -> Path:
@@ -47,7 +59,7 @@ def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) 
         program = f"{package}@{version}"
         _run([go, "install", *flags, program], {**environ, "GOBIN": str(folder)})
 
-    return _kept(_cache(environ) / home / name, install)
+    return _kept(cache(environ) / home / name, install)
 
 
 def keda(go: Path, environ: Mapping[str, str]) -> Path:
@@ -66,7 +78,7 @@ def keda(go: Path, environ: Mapping[str, str]) -> Path:
         found = _run([go, "list", "-m", "-f", "{{.Dir}}", released], environ, module)
         shutil.copytree(Path(found.strip()) / "config/crd/bases", folder / "keda" / "crds")
 
-    return _kept(_cache(environ) / home / "keda", build)
+    return _kept(cache(environ) / home / "keda", build)
 
 
 def _kept(binary: Path, make: Callable[[Path], None]) -> Path:
@@ -98,8 +110,8 @@ def _run(command: Sequence[str | Path], environ: Mapping[str, str], module: Path
     return done.stdout
 
 
-def _sources() -> list[Path]:
-    return sorted(file for file in MODULE.iterdir() if file.is_file())
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file())
 
 
 def _fingerprint(go: Path, environ: Mapping[str, str], *sources: Path) -> str:
@@ -117,7 +129,8 @@ def _fingerprint(go: Path, environ: Mapping[str, str], *sources: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
+def cache(environ: Mapping[str, str]) -> Path:
+    """Return the folder that keeps what tests build."""
     base = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/")) / ".cache"
     return Path(base) / "leadline"
 

@@ -1,19 +1,29 @@
 """The processes of network namespaces on this machine."""
 
+import re
 from contextlib import suppress
 from itertools import count
 from os import getpid
 from pathlib import Path
 
+from leadline_controller.lab import lab as labs
 from leadline_controller.lab import network, state
 from leadline_controller.lab.processes import Process, stop
 
 _NUMBERS = count()
+_FRESH = re.compile(r"t(\d+)x\d+b?")
 
 
 def fresh_name() -> str:
     """A lab name that no other test run on this machine uses at the same time."""
     return f"t{getpid()}x{next(_NUMBERS)}"
+
+
+def end_stale_labs() -> None:
+    """End the labs of test runs that were killed, which could not do so themselves."""
+    for folder in state.RUN_DIR.glob("t*x*"):
+        if (run := _FRESH.fullmatch(folder.name)) and not Path("/proc", run[1]).exists():
+            labs.down(folder.name)
 
 
 def namespace_inodes(namespaces: list[str]) -> set[int]:

@@ -103,6 +103,8 @@ def test_the_commands_of_the_contract_are_there() -> None:
         (["nodes", "--ca", "/ca.pem"], BAD),
         (["lab", "up", "--spec", "/no/such/file"], BAD),
         (["lab", "up", "--spec", str(SNAPSHOT)], BAD),
+        (["lab", "up", "--kubelets"], BAD),
+        (["lab", "up", "--kubeconfig", "/no/such/file"], BAD),
         (["lab", "down", "../etc"], BAD),
         (["lab", "status", "A b"], BAD),
         (["lab", "nonsense"], BAD),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from leadline_controller.lab import network, state
+from leadline_controller.lab import cgroups, network, state
 from leadline_controller.lab.errors import LabError
 from leadline_controller.lab.processes import Process, spawn, stop, wait_logged
 from leadline_controller.lab.relay import READY
@@ -44,6 +44,11 @@ class Lab:
         """Folder for this lab's files and logs; it is deleted with the lab."""
         return state.directory(self.spec.name)
 
+    @property
+    def data(self) -> Path:
+        """Folder on disk for what does not fit into ``directory``; it is deleted with the lab."""
+        return state.data_directory(self.spec.name)
+
     def address(self, host: str = SERVER) -> str:
         """IPv4 address of a host."""
         return self.spec.address(host)
@@ -58,6 +63,10 @@ class Lab:
         Its output goes to ``<directory>/<name>.log``. Raises :class:`LabError` if the lab is not
         up or a process of that name runs already.
         """
+        return self.start_command(host, name, self.command(host, argv))
+
+    def start_command(self, host: str, name: str, command: Sequence[str]) -> Process:
+        """The same for a command that enters the host's namespaces by itself, or stays outside."""
         with state.locked():
             recorded = state.load(self.spec.name)
             if recorded is None:
@@ -67,7 +76,7 @@ class Lab:
                     f"lab {self.spec.name} is incomplete: "
                     f"end it with leadline lab down {self.spec.name}"
                 )
-            return _start(recorded, host, name, argv)[1]
+            return _start(recorded, host, name, command)[1]
 
 
 def can_build() -> str | None:
@@ -180,7 +189,7 @@ def _build(spec: LabSpec) -> None:
             relays[f"relay-{host.name}"] = relay
     started = []
     for name, argv in relays.items():
-        recorded, process = _start(recorded, SWITCH, name, argv)
+        recorded, process = _start(recorded, SWITCH, name, Lab(spec).command(SWITCH, argv))
         started.append(process)
     for process in started:
         wait_logged(process, READY, _RELAY_START_S)
@@ -188,12 +197,11 @@ def _build(spec: LabSpec) -> None:
 
 
 def _start(
-    recorded: LabState, host: str, name: str, argv: Sequence[str]
+    recorded: LabState, host: str, name: str, command: Sequence[str]
 ) -> tuple[LabState, Process]:
     for known in recorded.processes:
         if known.name == name and known.running:
             raise LabError(f"{name} runs already in lab {recorded.spec.name} (process {known.pid})")
-    command = Lab(recorded.spec).command(host, argv)
     log = state.directory(recorded.spec.name) / f"{name}.log"
     process = spawn(
         name, host, command, log, lambda started: state.save(recorded.with_process(started))
@@ -203,6 +211,7 @@ def _start(
 
 def _take_down(name: str) -> None:
     recorded = state.load(name)
+    cgroups.end(name)
     stop(recorded.processes if recorded else (), network.namespaces(name))
     network.remove(name)
     state.forget(name)

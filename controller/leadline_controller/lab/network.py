@@ -7,11 +7,15 @@ switch. If the delay comes from the relay, the link has a second pair::
     host eth0 ---- w<i> =relay= x<i> ---- p<i> bridge
 """
 
+import ctypes
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from leadline_controller.lab.errors import CommandError
 from leadline_controller.lab.spec import SWITCH, BoardSpec, LabSpec, namespace_prefix
@@ -23,6 +27,7 @@ _MIN_QUEUE_BYTES = 15_000
 _BURST_S = 0.004
 _MIN_BURST_BYTES = 3_200
 _COMMAND_LIMIT_S = 20.0
+_CLONE_NEWNET = 0x40000000
 _OFFLOADS = ("tx", "tso", "gso", "gro", "sg")
 
 
@@ -109,6 +114,27 @@ def namespaces(name: str) -> list[str]:
 def command_in(namespace: str, argv: Sequence[str]) -> list[str]:
     """The command line that runs ``argv`` in a namespace."""
     return ["ip", "netns", "exec", namespace, *argv]
+
+
+def connect_in(namespace: str, address: tuple[str, int]) -> socket.socket:
+    """A TCP connection from inside a namespace: a socket stays in the one in which it was made.
+
+    Raises CommandError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def connect() -> socket.socket:
+        with Path("/run/netns", namespace).open("rb") as file:
+            if libc.setns(file.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns failed")
+        return socket.create_connection(address, _COMMAND_LIMIT_S)
+
+    try:
+        # Only this thread enters the namespace.
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(connect).result()
+    except OSError as error:
+        raise CommandError(f"{namespace}: {address[0]}:{address[1]}: {error}") from None
 
 
 def has_netem(namespace: str) -> bool:

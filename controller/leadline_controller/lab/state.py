@@ -8,7 +8,7 @@ import fcntl
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from leadline_controller.lab.processes import Process
 from leadline_controller.lab.spec import LabSpec, lab_name, parse_spec
 
 RUN_DIR = Path("/run/leadline-lab")
+# RUN_DIR is in memory on most machines; images and containers are not.
+DATA_DIR = Path("/var/lib/leadline-lab")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class LabState:
 def directory(name: str) -> Path:
     """The folder of a lab's state and logs."""
     return RUN_DIR / lab_name(name)
+
+
+def data_directory(name: str) -> Path:
+    """The folder of a lab's images and containers, which exists while something is in it."""
+    return DATA_DIR / lab_name(name)
 
 
 @contextmanager
@@ -84,7 +91,10 @@ def load(name: str) -> LabState | None:
 
 
 def forget(name: str) -> None:
-    """Remove the record and the logs."""
+    """Remove the data, the record and the logs."""
+    shutil.rmtree(data_directory(name), ignore_errors=True)
+    with suppress(OSError):
+        DATA_DIR.rmdir()
     shutil.rmtree(directory(name), ignore_errors=True)
 
 

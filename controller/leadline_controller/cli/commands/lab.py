@@ -13,6 +13,7 @@ from leadline_controller.cli import demo
 from leadline_controller.cli.errors import BadInput, Failed
 from leadline_controller.cli.output import Format, emit, output_option, table, working
 from leadline_controller.cli.sounding import sounding
+from leadline_controller.lab import kubelets
 from leadline_controller.lab import lab as labs
 from leadline_controller.lab.broker import embedded_broker, start_broker
 from leadline_controller.lab.errors import LabError, SpecError
@@ -43,13 +44,41 @@ def lab() -> None:
 lab.add_command(sounding)
 
 
-@lab.command(epilog="Example: leadline lab up --spec boards.toml")
-@click.option("--spec", "file", type=click.Path(path_type=Path), help="Boards and links, TOML.")
-def up(file: Path | None) -> None:
-    """Build a lab with a broker and an agent on every board, and keep it running."""
+_path = click.Path(path_type=Path)
+
+
+@lab.command(epilog="Example: leadline lab up --kubelets --kubeconfig ~/.kube/config")
+@click.option("--spec", "file", type=_path, help="Boards and links, TOML.")
+@click.option("--kubelets", "with_kubelets", is_flag=True, help="Boards join a cluster as nodes.")
+@click.option("--kubeconfig", type=_path, help="The cluster, with an administrator's rights.")
+@click.option("--kubelet-binaries", type=_path, help="Folder of kubelet, containerd and its shim.")
+def up(
+    file: Path | None,
+    with_kubelets: bool,
+    kubeconfig: Path | None,
+    kubelet_binaries: Path | None,
+) -> None:
+    """Build a lab with a broker and an agent on every board, and keep it running.
+
+    With --kubelets each board also runs containerd and kubelet, so that pods run on it, and the
+    lab's server has a registry.
+    """
+    if with_kubelets != (kubeconfig is not None):
+        raise BadInput("give both --kubelets and --kubeconfig FILE, or neither")
     with _lab_errors(), _first_interrupt_only():
         spec = _DEMO if file is None else load_spec(file)
-        _start(spec)
+        binaries = kubelets.find_binaries(kubelet_binaries) if with_kubelets else {}
+        built, _ = _start(spec)
+        if kubeconfig is not None:
+            try:
+                with working("starting the kubelets"):
+                    inside = kubelets.start_kubelets(built, kubeconfig.resolve(), binaries)
+            except BaseException:
+                labs.down(spec.name)
+                raise
+            click.echo(f"registry of the boards: {kubelets.registry_address(built)}")
+            click.echo(f"kubeconfig for programs on the lab's hosts: {inside}")
+            click.echo(f"when it has ended: kubectl delete node -l {kubelets.LABEL}={spec.name}")
     click.echo(f"lab {spec.name} is up; end it with: leadline lab down {spec.name}")
 
 
