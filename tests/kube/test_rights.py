@@ -317,7 +317,6 @@ def test_the_right_to_annotate_pods_is_asked_for() -> None:
         {"metadata": {"annotations": {"kept": None}}},
         {"metadata": {"labels": {"app": "other"}}},
         {"metadata": {"finalizers": ["leadline.dev/x"]}},
-        {"spec": {"containers": [{"name": "main", "image": "other"}]}},
         {"spec": {"activeDeadlineSeconds": 1}},
     ],
     ids=str,
@@ -332,6 +331,10 @@ def test_the_policy_limits_the_right_to_its_annotations(
         Api(account).patch(f"{PODS}/{name}", allowed)
         with pytest.raises(ApiError, match="two annotations"):
             Api(account).patch(f"{PODS}/{name}", change)
+        spec = api.get(f"{PODS}/{name}")["spec"]
+        spec["containers"][0]["image"] = "other"
+        with pytest.raises(ApiError, match="two annotations"):
+            Api(account).patch(f"{PODS}/{name}", {"spec": {"containers": spec["containers"]}})
     finally:
         api.delete(f"{PODS}/{name}")
 

@@ -16,6 +16,7 @@ from leadline_controller.framework.ports import (
     ClusterChange,
     ConflictError,
     Fence,
+    InvalidError,
     NotFoundError,
     PodEvent,
     StorageChangedError,
@@ -96,7 +97,12 @@ class KubeCluster:
     async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Set annotations of exactly this pod. Raises subclasses of ClusterError."""
         body = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
-        await self._server.patch(pod_path(pod), body, self._fence)
+        try:
+            await self._server.patch(pod_path(pod), body, self._fence)
+        except InvalidError as error:
+            if "metadata.uid" not in str(error):  # which is immutable: it is another pod
+                raise
+            raise ConflictError(str(error)) from None
 
     async def prepare(self, plan: VolumePlan) -> None:
         """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""
