@@ -119,12 +119,13 @@ packages: ## Install the Debian packages that the tests need
 	fi
 
 # The Go modules build once, in some minutes; the result stays in the user's cache folder.
-keda: env control-plane ## Build KEDA's operator and metrics adapter for `make test-keda`
+keda: env kubelets ## Build KEDA's operator and metrics adapter for `make test-keda`
 	@$(PY) -m tests.kube.keda
 
 # Not in `make test`: from empty caches the build takes longer than all other tests of the cluster.
+test-keda: PACKAGES += $(CONTAINERS)
 test-keda: env packages keda ## Have KEDA and the HPA controller scale a service by Leadline's answers
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py tests/lab/test_response_time.py
 
 control-plane: env ## Build etcd and kube-apiserver for the tests, unless they have a cluster
 	@$(PY) -m tests.kube.control_plane find >/dev/null 2>&1 || \

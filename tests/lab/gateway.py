@@ -1,7 +1,7 @@
 """The gateway of a lab's requests: it sends them, spreads them over the replicas, and counts them.
 
-It stands for the ingress and for the paper's Locust on the master. A process of its own on the lab's
-server; the test tells it what to do in a JSON file, and reads what it measured from another file.
+It stands for the ingress and for the paper's Locust on the master. It is a process of its own on
+the lab's server; the test tells it what to do in a JSON file, and reads what it measured.
 
     python -m tests.lab.gateway ORDERS MEASURED METRICS_PORT PORT PATH
 """

@@ -1,5 +1,6 @@
-"""The response-time paper's steps 1 to 7 on real kubelets, with KEDA and the HPA controller. Response
-times are measured where the requests come in, with Leadline's scheduler and with kube-scheduler."""
+"""The response-time paper's steps 1 to 7 on real kubelets, with KEDA and the HPA controller.
+
+Response times are measured where the requests come in, with Leadline and with kube-scheduler."""
 
 from __future__ import annotations
 
