@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _MAX_BYTES = 8 << 20
 _MAX_COUNTER = 1024
 _COUNTER = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*(\{.*\})?", re.ASCII)
+_MAX_PROBLEM = 300
 _TIMEOUT_S = 4.0
 _ASKED_S = 600.0
 _MAX_COUNTERS = 256
@@ -110,10 +111,14 @@ class RequestRates:
                 try:
                     await self._sample(session)
                     self._problem = ""
-                except (RateError, aiohttp.ClientError, TimeoutError, OSError) as error:
-                    if str(error) != self._problem:
-                        self._problem = str(error) or type(error).__name__
-                        log.warning("no request rates: %s; trying again", self._problem)
+                except Exception as error:  # noqa: BLE001  # whatever an endpoint answers
+                    known = isinstance(error, RateError) or (
+                        isinstance(error, aiohttp.ClientError | OSError) and str(error)
+                    )
+                    problem = (str(error) if known else repr(error))[:_MAX_PROBLEM]
+                    if problem != self._problem:
+                        self._problem = problem
+                        log.warning("no request rates: %s; trying again", problem)
                 await self._clock.sleep(self._window_s / _SAMPLES)
 
     def _forget_unasked(self) -> None:

@@ -97,6 +97,8 @@ class ScalerService:
         self._profile = profile
         self._clock = clock
         self._requests_per_s = requests_per_s
+        # One at a time, because each takes up to 200 decisions and the scheduler needs its turns.
+        self._placing = asyncio.Lock()
         self._kept: dict[tuple[object, ...], tuple[float, Sequence[Decision]]] = {}
 
     def is_active(self, trigger: Trigger) -> bool:
@@ -129,6 +131,10 @@ class ScalerService:
     async def _placed(self, trigger: Trigger, most: int) -> Sequence[Decision] | None:
         """The decisions about the service's replicas, at most `most`, if there were none yet: those
         that can be placed. None if the service has no pod, so that its demands are unknown."""
+        async with self._placing:
+            return await self._placed_now(trigger, most)
+
+    async def _placed_now(self, trigger: Trigger, most: int) -> Sequence[Decision] | None:
         chosen = [
             (pod, node)
             for pod, node in self._state.pods()
