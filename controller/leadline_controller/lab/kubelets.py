@@ -260,7 +260,7 @@ def _write_files(lab: Lab, board: str, root: Path, login: str, config: Mapping[s
     _write(own / "containerd.toml", _containerd_toml(lab))
     _write(
         own / "kubelet.json",
-        json.dumps(_kubelet_config(cgroups.name(lab.spec.name, board)) | config),
+        json.dumps(_kubelet_config(cgroups.name(lab.spec.name, board)) | dict(config)),
     )
     _write(own / "cni/leadline.conflist", json.dumps(_cni(pod_subnet(lab.spec, board))))
     registry = registry_address(lab)
