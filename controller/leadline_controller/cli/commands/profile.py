@@ -1,8 +1,4 @@
-"""Measure how long a service works on a request, on each board.
-
-It asks the controller where the replicas are, and sends each one requests over HTTP from this
-machine, which must reach the pods' network.
-"""
+"""Measure how long a service works on a request, on each board."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -71,7 +67,7 @@ def profile(
     endpoint: Endpoint,
 ) -> None:
     """Measure the execution time of a service on each board that has a replica of it: the time of
-    a request less the round trip from here. Boards of one class (label leadline.dev/class) are
+    a request over HTTP less the round trip from here. This machine must reach the pods. Boards of one class (label leadline.dev/class) are
     summed up; a board without a replica then counts as its class."""
     if not path.startswith("/") or any(ord(each) <= 32 or ord(each) > 126 for each in path):
         raise BadInput(f"--path {path!r}: expected a path such as /detect")
