@@ -10,8 +10,9 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,7 +31,7 @@ from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
-from tests.kube.keda import EXAMPLES, NAMESPACE, Keda, keda, scaled_object
+from tests.kube.keda import EXAMPLES, Keda, keda, scaled_object
 from tests.kube.kwok import kwok
 from tests.kube.objects import Object, node
 from tests.support.certificates import Authority
@@ -43,11 +44,6 @@ TRIGGERS = "/apis/keda.sh/v1alpha1/namespaces/default/triggerauthentications"
 SECRETS = "/api/v1/namespaces/default/secrets"
 PODS = "/api/v1/namespaces/default/pods"
 PING_MS = {"keda-w1": 5.0, "keda-w2": 20.0, "keda-w3": 40.0, "keda-w4": 300.0}
-ANNOTATIONS = {
-    "leadline.dev/user-node": "keda-gate",
-    "leadline.dev/response-time-ms": "100",
-    "leadline.dev/profile-ms": json.dumps(dict.fromkeys(PING_MS, 10)),
-}
 COUNTER = 'requests_total{service="web"}'
 TARGET_PER_S = 4
 # Section 4.2: ten users for each replica, more by ten in each step, then fewer by ten. An extra
@@ -120,22 +116,27 @@ class Service:
 
 
 class Scene:
-    """The Deployment as the API server shows it."""
+    """The Deployment `name` as the API server shows it; its pods have the label app of that name.
+    why: what is known when something does not come true."""
 
-    def __init__(self, api: Api, service: Service) -> None:
+    def __init__(self, api: Api, service: Service, name: str, why: Callable[[], str]) -> None:
         self.api = api
         self.service = service
+        self.name = name
+        self.why = why
 
     def replicas(self) -> int:
-        return int(self.api.get(f"{DEPLOYMENTS}/web")["spec"]["replicas"])
+        return int(self.api.get(f"{DEPLOYMENTS}/{self.name}")["spec"]["replicas"])
+
+    def pods(self) -> list[Object]:
+        return list(self.api.get(f"{PODS}?labelSelector=app%3D{self.name}")["items"])
 
     def nodes(self) -> Counter[str]:
         """The replicas on each node, without those that are being deleted."""
-        found = self.api.get(f"{PODS}?labelSelector=app%3Dweb")["items"]
-        kept = [each for each in found if "deletionTimestamp" not in each["metadata"]]
+        kept = [each for each in self.pods() if "deletionTimestamp" not in each["metadata"]]
         return Counter(each["spec"].get("nodeName", "pending") for each in kept)
 
-    async def scaled_to(self, replicas: int, why: Callable[[], str]) -> Counter[str]:
+    async def scaled_to(self, replicas: int) -> Counter[str]:
         """Wait until so many replicas run; returns the nodes that they are on."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
@@ -146,20 +147,25 @@ class Scene:
             if time.monotonic() > deadline_s:
                 raise AssertionError(
                     f"expected {replicas} replicas, the Deployment has {asked}, its pods are on "
-                    f"{dict(nodes)}: {why()}"
+                    f"{dict(nodes)}: {self.why()}"
                 )
             await asyncio.sleep(0.3)
 
 
-def deployment() -> Object:
+def deployment(name: str, response_time_ms: int, profile_ms: int) -> Object:
+    annotations = {
+        "leadline.dev/user-node": "keda-gate",
+        "leadline.dev/response-time-ms": str(response_time_ms),
+        "leadline.dev/profile-ms": json.dumps(dict.fromkeys(PING_MS, profile_ms)),
+    }
     container = {"name": "main", "image": "web", "resources": {"requests": {"cpu": "1"}}}
     return {
-        "metadata": {"name": "web"},
+        "metadata": {"name": name},
         "spec": {
             "replicas": 1,
-            "selector": {"matchLabels": {"app": "web"}},
+            "selector": {"matchLabels": {"app": name}},
             "template": {
-                "metadata": {"labels": {"app": "web"}, "annotations": ANNOTATIONS},
+                "metadata": {"labels": {"app": name}, "annotations": annotations},
                 "spec": {"schedulerName": "leadline", "containers": [container]},
             },
         },
@@ -213,25 +219,48 @@ def test_keda_accepts_the_docs_examples(api: Api, scaling: Keda, file: Path) -> 
 
 
 def test_the_papers_steps(plane: ControlPlane, api: Api, scaling: Keda, tmp_path: Path) -> None:
-    asyncio.run(_steps(plane, api, scaling, tmp_path))
+    metadata = {"target": str(TARGET_PER_S)}
+    made = deployment("web", response_time_ms=100, profile_ms=10)
+    asyncio.run(scaled(plane, api, scaling, tmp_path, made, metadata, follow_steps))
 
 
-async def _steps(plane: ControlPlane, api: Api, scaling: Keda, folder: Path) -> None:
+def test_the_replicas_that_keep_the_response_time(
+    plane: ControlPlane, api: Api, scaling: Keda, tmp_path: Path
+) -> None:
+    """Of 100 ms of work each, one replica on w1 takes 5 + 100/(1 - 0.3) = 148 ms at 3 requests a
+    second, and 505 ms at 8; two take 5 + 167 and 20 + 167 ms."""
+    metadata = {"metric": "response-time"}
+    made = deployment("slow", response_time_ms=250, profile_ms=100)
+    asyncio.run(scaled(plane, api, scaling, tmp_path, made, metadata, follow_response_time))
+
+
+async def scaled(
+    plane: ControlPlane,
+    api: Api,
+    scaling: Keda,
+    folder: Path,
+    made: Object,
+    more: Mapping[str, str],
+    follow: Callable[[Scene], Awaitable[None]],
+) -> None:
+    """Have KEDA scale the Deployment by Leadline's answers over TLS while `follow` looks on. more:
+    of the trigger's metadata."""
+    name = made["metadata"]["name"]
     authority = Authority(folder / "pki")
     server, caller = authority.server("127.0.0.1"), authority.client("keda")
     service = Service()
     with service.serving() as url:
         told = KedaSettings("127.0.0.1:0", files(server), (url,), window_s=6.0)
         async with controller(plane, told) as address:
-            scene = Scene(api, service)
-            metadata = {"pods": "app=web", "requests": COUNTER, "target": str(TARGET_PER_S)}
+            scene = Scene(api, service, name, lambda: said(scaling))
+            metadata = {"pods": f"app={name}", "requests": COUNTER, **more}
             secret = {
                 "caCert": caller.ca_file.read_bytes(),
                 "tlsClientCert": caller.cert_file.read_bytes(),
                 "tlsClientKey": caller.key_file.read_bytes(),
             }
             references = [{"parameter": key, "name": "keda", "key": key} for key in secret]
-            scaled = scaled_object("web", "web", address, metadata, most=20, authentication="keda")
+            asked = scaled_object(name, name, address, metadata, most=20, authentication="keda")
             objects: tuple[tuple[str, Object], ...] = (
                 (
                     SECRETS,
@@ -251,34 +280,46 @@ async def _steps(plane: ControlPlane, api: Api, scaling: Keda, folder: Path) -> 
                         "spec": {"secretTargetRef": references},
                     },
                 ),
-                (DEPLOYMENTS, deployment()),
-                (SCALED, scaled),
+                (DEPLOYMENTS, made),
+                (SCALED, asked),
             )
             try:
                 for path, body in objects:
                     await asyncio.to_thread(api.create, path, body)
-                await follow(scene, lambda: said(scaling))
+                await follow(scene)
             finally:
                 service.per_s = 0
                 for path, body in reversed(objects):
                     await asyncio.to_thread(removed, api, f"{path}/{body['metadata']['name']}")
-                await asyncio.to_thread(removed_pods, api)
+                for each in await asyncio.to_thread(scene.pods):
+                    await asyncio.to_thread(removed, api, f"{PODS}/{each['metadata']['name']}")
 
 
-async def follow(scene: Scene, why: Callable[[], str]) -> None:
+async def follow_steps(scene: Scene) -> None:
     for per_s, replicas in STEPS:
         scene.service.per_s = per_s
         start_s = time.monotonic()
-        nodes = await scene.scaled_to(replicas, why)
+        nodes = await scene.scaled_to(replicas)
         print(f"{per_s} requests/s: {dict(nodes)} after {time.monotonic() - start_s:.1f} s")
         # Upwards the algorithm's order; downwards what it leaves when the newest is removed.
         order = ["keda-w1", "keda-w2", "keda-w3", "keda-w1"]
         assert nodes == Counter(order[:replicas])
     scene.service.per_s = 32
-    nodes = await scene.scaled_to(6, why)  # 8 are needed, and 6 can be placed
+    nodes = await scene.scaled_to(6)  # 8 are needed, and 6 can be placed
     assert nodes == {"keda-w1": 2, "keda-w2": 2, "keda-w3": 2}
     await asyncio.sleep(5)
     assert await asyncio.to_thread(scene.replicas) == 6
+
+
+async def follow_response_time(scene: Scene) -> None:
+    for per_s, replicas in ((3, 1), (8, 2), (3, 1)):
+        scene.service.per_s = per_s
+        nodes = await scene.scaled_to(replicas)
+        print(f"{per_s} requests/s: {dict(nodes)}")
+        assert set(nodes) == set(["keda-w1", "keda-w2"][:replicas])
+        if replicas == 1 and per_s == 3:
+            await asyncio.sleep(8)  # the rate is over six seconds
+            assert await asyncio.to_thread(scene.replicas) == 1
 
 
 def said(scaling: Keda) -> str:
@@ -292,9 +333,5 @@ def removed(api: Api, path: str) -> None:
             api.patch(path, {"metadata": {"finalizers": None}})
         api.delete(path)
     except ApiError as error:
-        print(f"{path} in {NAMESPACE}: {error}")
-
-
-def removed_pods(api: Api) -> None:
-    for each in api.get(f"{PODS}?labelSelector=app%3Dweb")["items"]:
-        removed(api, f"{PODS}/{each['metadata']['name']}")
+        if error.code != HTTPStatus.NOT_FOUND:
+            raise

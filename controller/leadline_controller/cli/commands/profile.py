@@ -67,8 +67,9 @@ def profile(
     endpoint: Endpoint,
 ) -> None:
     """Measure the execution time of a service on each board that has a replica of it: the time of
-    a request over HTTP less the round trip from here. This machine must reach the pods. Boards of one class (label leadline.dev/class) are
-    summed up; a board without a replica then counts as its class."""
+    a request over HTTP less the round trip from here. This machine must reach the pods. Boards of
+    one class (label leadline.dev/class) are summed up; a board without a replica then counts as
+    its class."""
     if not path.startswith("/") or any(ord(each) <= 32 or ord(each) > 126 for each in path):
         raise BadInput(f"--path {path!r}: expected a path such as /detect")
     labels = dict(_label(each) for each in pods.split(","))
