@@ -19,7 +19,7 @@ from leadline_controller.lab import lab as labs
 from leadline_controller.lab.broker import start_broker
 from leadline_controller.lab.kubelets import start_kubelets
 from leadline_controller.lab.lab import AgentSettings, Lab, start_agents
-from leadline_controller.lab.processes import Process
+from leadline_controller.lab.processes import Process, wait_listening
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec
 
 from tests.kube.api import Api
@@ -36,7 +36,7 @@ PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 # It lifts the taint of a new node.
 NODE_LIFECYCLE = "node-lifecycle-controller"
-WAIT_S = 60.0
+WAIT_S = 120.0
 CLUSTER, BROKER_PORT, GRPC = "lab", 1883, "127.0.0.1:7077"
 _PULLED = re.compile(r"Successfully pulled image .* in ([0-9hms.]+) \(")
 
@@ -73,8 +73,10 @@ class RunningLab:
         return Api(self.plane.kubeconfig)
 
     def start_controller(self, toml: str = "", kubernetes: str = "") -> Process:
-        """Start the controller on the lab's server; `toml` are further tables of its file, and
-        `kubernetes` further fields of that table."""
+        """Start the controller on the lab's server and wait until it answers.
+
+        `toml` are further tables of its file, and `kubernetes` further fields of that table.
+        """
         config = self.lab.directory / "controller.toml"
         config.write_text(
             f'cluster = "{CLUSTER}"\n'
@@ -84,7 +86,9 @@ class RunningLab:
             f'[decisions]\npath = "{self.lab.directory}/decisions.db"\n{toml}'
         )
         command = [sys.executable, "-m", "leadline_controller", "run", "--config", str(config)]
-        return self.lab.start(SERVER, "controller", command)
+        controller = self.lab.start(SERVER, "controller", command)
+        wait_listening(controller, int(GRPC.rpartition(":")[2]), WAIT_S)
+        return controller
 
     def ask(self, *question: str) -> Any:
         """The command line's answer, from the controller, as JSON."""

@@ -197,6 +197,13 @@ def test_down_cleans_up_after_a_builder_that_was_killed(name: str, stage: str) -
     assert _is_clean(name, inodes)
 
 
+def test_what_a_reboot_left_on_disk_is_in_nobodys_way(name: str) -> None:
+    left = state.data_directory(name) / "n1"
+    left.mkdir(parents=True)
+    _build_lab(name)
+    assert not left.exists()
+
+
 def test_after_a_reboot_recorded_pids_are_ignored(name: str) -> None:
     lab, _ = _build_lab(name)
     path = lab.directory / "state.json"

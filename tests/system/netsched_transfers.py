@@ -33,8 +33,6 @@ COUNTS = (5, 10)
 _SINK_PORT = 9000
 _MEASURED = ("bandwidth_mbps", "packets_sent_per_s", "packets_received_per_s")
 _MASTER_TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
-# A board's tests are 30 s apart, and its own packets would count as traffic.
-_JUST_TESTED_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def _image_on_all_boards(running: RunningLab, mb: float) -> str:
 
 
 def _wait_measured(running: RunningLab) -> None:
-    """Wait until all boards are measured and quiet again, and the free one was just tested."""
+    """Wait until all boards are measured, and the free one is quiet and known to be fast."""
 
     def known() -> dict[str, dict[str, dict[str, float]]]:
         nodes = running.ask("nodes")["nodes"]
@@ -101,9 +99,10 @@ def _wait_measured(running: RunningLab) -> None:
             name not in values for values in metrics.values() for name in _MEASURED
         ):
             return False
-        free = {name: metrics[FREE][name] for name in _MEASURED}
-        return free["bandwidth_mbps"]["age_s"] <= _JUST_TESTED_S and all(
-            free[name]["value"] < metrics[board][name]["value"]
+        free = metrics[FREE]
+        return all(
+            free["bandwidth_mbps"]["value"] > metrics[board]["bandwidth_mbps"]["value"]
+            and free[name]["value"] < metrics[board][name]["value"]
             for name in ("packets_sent_per_s", "packets_received_per_s")
             for board in THROTTLED
         )

@@ -112,10 +112,11 @@ def start_kubelets(
 
     ``binaries`` are those of :func:`find_binaries`. ``config``: board -> fields of its
     KubeletConfiguration, such as maxPods. Call it in the machine's own network namespace. Returns a
-    kubeconfig for the lab's hosts once all kubelets serve; the boards are Ready some seconds later.
+    kubeconfig for the lab's hosts once all kubelets run; the boards are Ready some seconds later.
     Raises :class:`LabError`.
     """
     login, server = _login(kubeconfig, f"https://{lab.address()}:{API_PORT}")
+    lab.data.mkdir(mode=0o700, parents=True)
     _forward_api(lab, server)
     _start_registry(lab)
     _route_pods(lab)
@@ -212,7 +213,7 @@ def _forward_api(lab: Lab, server: str) -> None:
 def _start_registry(lab: Lab) -> None:
     """Start the registry, with the image that holds a pod's namespaces in it."""
     storage = lab.data / "registry"
-    storage.mkdir(mode=0o700, parents=True)
+    storage.mkdir(mode=0o700)
     config = {
         "version": "0.1",
         "log": {"level": "warn", "accesslog": {"disabled": True}},
@@ -272,7 +273,8 @@ def _enter_script(root: Path, cgroup: Path, binaries: Mapping[str, Path]) -> str
     """A script that joins the cgroup, mounts a board's folders and executes its arguments."""
     inside = root / _INSIDE.relative_to("/")
     mounts = {path: inside / "bin" / name for name, path in binaries.items()}
-    mounts |= {root / "sysctl" / name: Path("/proc/sys", name) for name in _SYSCTLS}
+    sysctls = {root / "sysctl" / name: Path("/proc/sys", name) for name in _SYSCTLS}
+    mounts |= {value: setting for value, setting in sysctls.items() if setting.exists()}
     # The last one hides where the folders are.
     mounts |= {root / "run": Path("/run"), root / "var": Path("/var")}
     return "\n".join(
@@ -292,6 +294,8 @@ def _containerd_toml(lab: Lab) -> str:
     folders = json.dumps([str(each) for each in _CNI_FOLDERS])
     return f"""\
 version = 3
+[plugins.'io.containerd.internal.v1.opt']
+path = "/var/lib/containerd/opt"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = "{registry_address(lab)}/{_PAUSE}:1"
 [plugins.'io.containerd.cri.v1.images'.registry]
@@ -333,6 +337,7 @@ def _kubelet_config(cgroup: str) -> dict[str, Any]:
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
         "resolvConf": "",
+        "volumePluginDir": "/var/lib/kubelet/volumeplugins",
     }
 
 

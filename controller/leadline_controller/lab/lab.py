@@ -102,6 +102,7 @@ def up(spec: LabSpec) -> Lab:
                 f"lab {spec.name} exists already: end it with leadline lab down {spec.name}"
             )
         try:
+            state.forget(spec.name)  # what a reboot left on disk
             _build(spec)
         except BaseException:  # Ctrl-C must leave nothing behind either
             _take_down(spec.name)

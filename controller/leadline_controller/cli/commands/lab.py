@@ -230,3 +230,5 @@ def _lab_errors() -> Iterator[None]:
         raise BadInput(str(error)) from None
     except LabError as error:
         raise Failed(str(error)) from None
+    except OSError as error:
+        raise Failed(f"the lab's files: {error}") from None
