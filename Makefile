@@ -15,14 +15,14 @@ PYTEST := $(PY) -m pytest
 # One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or registry or package
-SLOW := $(PARTS) or experiment or rollout
+SLOW := $(PARTS) or experiment or rollout or keda
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
 # Without bytecode files, each worker and each process that a test starts compiles everything again:
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,7 +47,7 @@ test-experiments: env ## Run the papers' experiments in full, compare docs/exper
 
 test-parts: PACKAGES += $(CONTAINERS)
 test-parts: env packages kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not rollout"
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda)"
 
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
 test-budget: env packages control-plane ## Watch real links for ten minutes: what is known of them, and what it costs
@@ -125,6 +125,14 @@ packages: ## Install the Debian packages that the tests need
 	fi
 
 # The Go modules build once, in some minutes; the result stays in the user's cache folder.
+keda: env kubelets ## Build KEDA's operator and metrics adapter for `make test-keda`
+	@$(PY) -m tests.kube.keda
+
+# Not in `make test`: from empty caches the build takes longer than all other tests of the cluster.
+test-keda: PACKAGES += $(CONTAINERS)
+test-keda: env packages keda ## Have KEDA and the HPA controller scale a service by Leadline's answers
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py tests/lab/test_response_time.py
+
 control-plane: env ## Build etcd and kube-apiserver for the tests, unless they have a cluster
 	@$(PY) -m tests.kube.control_plane find >/dev/null 2>&1 || \
 		$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-go.lock

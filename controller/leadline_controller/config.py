@@ -19,7 +19,9 @@ from leadline_wire.codec import MOST_MBPS
 from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
     DEFAULT_EXTENDER_ADDRESS,
+    DEFAULT_KEDA_ADDRESS,
     ExtenderSettings,
+    KedaSettings,
     ServeError,
     ServeSettings,
     TlsFiles,
@@ -36,6 +38,7 @@ from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import Mode, ReschedulingSettings
+from leadline_controller.scheduling.service_profiles import read_profiles
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
@@ -56,6 +59,8 @@ _WHOLE_LIMITS = {
 }
 _MOST_LINK_TIME = 0.1
 _MOST_BYTES_PER_DAY = 10**15
+_HTTP_URL = re.compile(r"https?://[^\s/@]+(/[^\s#]*)?")
+_PROFILES = Path("/etc/leadline/profiles.json")
 _PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
@@ -90,10 +95,12 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "kubernetes.kubeconfig": str,
     "kubernetes.scheduler_name": str,
     "kubernetes.standalone": _flag,
+    "kubernetes.deletion_cost": _flag,
     "strategy.name": str,
     "strategy.seed": _number,
     "strategy.batch_window_s": _number,
     "strategy.suggest_interval_s": _number,
+    "strategy.profiles": str,
     "probe.anchors": _names,
     "probe.networks": _names,
     "probe.interval_s": _number,
@@ -122,6 +129,10 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "images.pull_secrets": _names,
     "images.requests_per_hour": _number,
     "images.cache_mb": _number,
+    "keda.address": str,
+    **{f"keda.tls.{name}": str for name in _TLS_FILES},
+    "keda.requests_urls": _names,
+    "keda.window_s": _number,
     "decisions.path": str,
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
@@ -139,11 +150,13 @@ class Settings:
     decision may wait for the metrics of every ready node. anchors: nodes against which the others
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
     links nodes share. seed: makes the choice between equal nodes repeatable. batch_window_s,
-    suggest_interval_s: for strategies that plan several pods together; 0 is off. networks: where
-    boards may be probed, besides the addresses of their node objects. standalone: whether to place
-    the pods of `scheduler_name`. extender: None if kube-scheduler does not use one. rescheduling:
-    when running pods are moved. decisions: the database; in memory, unless `load` made the
-    settings. images: how registries are asked.
+    suggest_interval_s: for strategies that plan several pods together; 0 is off. profiles: the
+    file of services' execution times, which may be missing. networks: where boards may be probed,
+    besides the addresses of their node objects. standalone: whether to place the pods of
+    `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a response
+    time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not ask.
+    rescheduling: when running pods are moved. decisions: the database; in memory, unless `load`
+    made the settings. images: how registries are asked.
     """
 
     cluster: str = "default"
@@ -153,11 +166,13 @@ class Settings:
     kubeconfig: Path | None = None
     scheduler_name: str = SCHEDULER_NAME
     standalone: bool = True
+    deletion_cost: bool = False
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
     batch_window_s: float = 0.0
     suggest_interval_s: float = 0.0
+    profiles: Path | None = None
     warm_up_s: float = 15.0
     anchors: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -168,6 +183,7 @@ class Settings:
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
     extender: ExtenderSettings | None = None
     rescheduling: ReschedulingSettings = field(default_factory=ReschedulingSettings)
+    keda: KedaSettings | None = None
     decisions: HistorySettings = field(default_factory=HistorySettings)
     images: LookupSettings = field(default_factory=LookupSettings)
 
@@ -250,9 +266,11 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         kubeconfig=_file(kubernetes, "kubeconfig") if kubernetes.has("kubeconfig") else None,
         scheduler_name=kubernetes.text("scheduler_name", SCHEDULER_NAME),
         standalone=standalone,
+        deletion_cost=kubernetes.flag("deletion_cost", default=False),
         strategy=strategy,
         options=options,
         seed=seed,
+        profiles=_profiles(root.object("strategy")),
         **_given(warm_up_s=root.number("warm_up_s"), **intervals),
         anchors=probe.texts("anchors"),
         networks=_networks(probe),
@@ -268,6 +286,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         serve=serve,
         extender=_extender(root.object("extender")) if root.has("extender") else None,
         rescheduling=_rescheduling(_only_settings(root.object("rescheduling"))),
+        keda=_keda(_only_settings(root.object("keda"))) if root.has("keda") else None,
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
         images=_images(_only_settings(root.object("images")), environ),
     )
@@ -303,6 +322,20 @@ def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
     return name, options, strategy.integer("seed", 0, (1 << 63) - 1)
 
 
+def _profiles(strategy: Fields) -> Path:
+    path = Path(strategy.text("profiles", str(_PROFILES)))
+    if not path.is_absolute() or "\0" in str(path):
+        raise strategy.error("profiles", "an absolute path of a file")
+    try:
+        read_profiles(path)
+    except FileNotFoundError:
+        if strategy.has("profiles"):
+            raise FieldError(f"{strategy.at('profiles')}: {path}: there is no such file") from None
+    except FieldError as error:
+        raise FieldError(f"{strategy.at('profiles')}: {path}: {error}") from None
+    return path
+
+
 def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:
     host = broker.text("host", "localhost")
     tls = _tls(broker, BrokerTls)
@@ -330,6 +363,26 @@ def _extender(extender: Fields) -> ExtenderSettings:
         )
     with _named(extender.at("address"), ServeError):
         return ExtenderSettings(address, tls, every_filter, bind)
+
+
+def _keda(keda: Fields) -> KedaSettings:
+    urls = keda.texts("requests_urls")
+    for i, url in enumerate(urls):
+        if not _HTTP_URL.fullmatch(url):
+            raise FieldError(
+                f"{keda.at('requests_urls')}[{i}]: expected a URL such as "
+                "http://10.42.0.7:9100/metrics"
+            )
+    window_s = keda.number("window_s", 3600)
+    if window_s is not None and window_s < 1:
+        raise keda.error("window_s", "a number of 1 to 3600")
+    with _named(keda.at("address"), ServeError):
+        return KedaSettings(
+            keda.text("address", DEFAULT_KEDA_ADDRESS),
+            _tls(keda, TlsFiles),
+            urls,
+            **_given(window_s=window_s),
+        )
 
 
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:

@@ -55,7 +55,10 @@ from leadline_controller.rescheduling.resized import ResizedPods
 from leadline_controller.rescheduling.suggestions import Suggestions
 from leadline_controller.scheduling.batches import NoMoves
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.scheduling.replica_order import ReplicaOrder
+from leadline_controller.scheduling.scaler_service import ScalerService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.scheduling.service_profiles import ServiceProfiles, read_profiles
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
@@ -67,6 +70,7 @@ log = logging.getLogger(__name__)
 _COLLECT_AFTER = 20_000
 _PROBE_TICK_S = 0.5
 _ESTIMATE_EVERY_S = 10.0
+_PROFILES_EVERY_S = 10.0
 _SAMPLE_EVERY_S = 10.0  # as often as boards report
 
 
@@ -89,6 +93,7 @@ def extender_profile(settings: Settings, how: SchedulingProfile) -> ExtenderProf
         own=own,
         at_binding=filters_with({name: FILTERS[name] for name in at_binding}, how.strategy),
         random=how.random,
+        profiles=how.profiles,
         check_unmodelled=every,
         warm_up_s=how.warm_up_s,
     )
@@ -383,6 +388,62 @@ class Controller:
         """Call it with every change of the cluster, after the state has it."""
         self._listeners.append(listener)
 
+    @asynccontextmanager
+    async def serving_keda(self, how: SchedulingProfile) -> AsyncIterator[str | None]:
+        """Serve KEDA's external scaler during the context; yields the address, None without a
+        section [keda]."""
+        keda = self.settings.keda
+        if keda is None:
+            yield None
+            return
+        from leadline_controller.api.keda import KedaServer
+        from leadline_controller.api.request_rate import RequestRates
+
+        rates = RequestRates(keda.requests_urls, keda.window_s, self.clock)
+        service = ScalerService(self.state, self.telemetry, how, self.clock, rates.per_s)
+        server = KedaServer(keda, service)
+        address = await server.start()
+        log.info("answering KEDA at %s", address)
+        try:
+            async with running(rates.run()):
+                yield address
+        finally:
+            await server.stop()
+
+    @asynccontextmanager
+    async def ordering_replicas(self) -> AsyncIterator[None]:
+        """Annotate the replicas of response-time services during the context, if that is set."""
+        if not self.settings.deletion_cost:
+            yield
+            return
+        order = ReplicaOrder(self.cluster, self.state, self.decisions, self.leadership, self.clock)
+        self._listeners.append(order.observe)
+        try:
+            async with running(order.run()):
+                yield
+        finally:
+            self._listeners.remove(order.observe)
+
+    async def following_profiles(self, profiles: ServiceProfiles) -> None:
+        """Use the file of profiles, and use it again when it changes, until cancelled. A file that
+        can't be used leaves those before it in force."""
+        path, last, problem = self.settings.profiles, None, ""
+        while path is not None:
+            try:
+                stat = await asyncio.to_thread(path.stat)
+                if last != (last := (stat.st_mtime_ns, stat.st_size, stat.st_ino)):
+                    profiles.use(await asyncio.to_thread(read_profiles, path))
+                    log.info("%s: profiles of services read", path)
+                problem = ""
+            except FileNotFoundError:
+                if last is not None:
+                    last = None
+                    profiles.use(())
+            except (FieldError, OSError) as error:
+                if problem != (problem := str(error)):
+                    log.warning("%s: %s; the profiles before it stay in force", path, problem)
+            await self.clock.sleep(_PROFILES_EVERY_S)
+
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
@@ -530,6 +591,9 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             controller.looking_up_images(cluster),
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
+            controller.serving_keda(how),
+            controller.ordering_replicas(),
+            running(controller.following_profiles(how.profiles)),
             running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,

@@ -30,6 +30,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.resources import Claim, DisruptionBudget, Volume, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
+from leadline_controller.kubeobjects.manifest import DELETION_COST
 
 from tests.contracts.harnesses import (
     ClusterHarness,
@@ -136,6 +137,33 @@ async def test_a_binding_is_seen_by_every_watch(
 
     for watched in watches:
         assert (await watched.until(PodChanged, bound_to(made, name))).pod.key == made.key
+
+
+async def test_an_annotation_is_seen_and_the_others_stay(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    annotations = {"leadline.dev/response-time-ms": "80"}
+    made = harness.add_pod(pod(name, annotations=annotations))
+    watched = watch()
+    await watched.until(Relisted)
+
+    await harness.cluster.annotate(made, {DELETION_COST: "-5"})
+
+    seen = await watched.until(PodChanged, lambda change: change.pod.deletion_cost is not None)
+    assert (seen.pod.uid, seen.pod.deletion_cost) == (made.uid, -5)
+    assert seen.pod.annotations.response_time_ms == 80
+    await harness.cluster.annotate(made, {DELETION_COST: None})
+    seen = await watched.until(PodChanged, lambda change: change.pod.deletion_cost is None)
+    assert seen.pod.annotations.response_time_ms == 80
+
+
+async def test_only_exactly_this_pod_is_annotated(harness: ClusterHarness, name: str) -> None:
+    made = harness.add_pod(pod(name))
+    with pytest.raises(ConflictError):
+        await harness.cluster.annotate(replace(made, uid="another"), {DELETION_COST: "1"})
+    harness.remove_pod(made)
+    with pytest.raises(NotFoundError):
+        await harness.cluster.annotate(made, {DELETION_COST: "1"})
 
 
 async def test_a_bound_pod_stays_where_it_is(
@@ -468,11 +496,6 @@ async def test_only_the_pod_with_this_uid_is_evicted(
 
     with pytest.raises(ConflictError):
         await harness.cluster.evict(old)
-    with pytest.raises(InvalidError):
-        await harness.cluster.set_deletion_cost(old, -1)
-
-    await harness.cluster.set_deletion_cost(new, -1)
-    await harness.cluster.set_deletion_cost(new, None)
     listed = await watch().until(Relisted)
     assert [p.uid for p in listed.pods if p.name == name and not p.terminating] == [new.uid]
 

@@ -101,10 +101,10 @@ def test_how_far_dacs_counts_hold(phi: float, lambda_s: float, expected: bool) -
 
 @pytest.mark.parametrize("limit_milli", [None, 500, 800, 1000])
 def test_what_pods_are_granted_refuses_no_pod(limit_milli: int | None) -> None:
-    """Three pods without a limit use up a node of scenario 1 by Eq. 14, and the tenth fits still."""
+    """By Eq. 14 three pods without a limit use up a node of scenario 1; the tenth fits still."""
     view, pods = cluster(SCENARIO_1)
     if limit_milli is not None:
-        pods = [replace(pod, limits={**pod.limits, CPU: limit_milli}) for pod in pods]
+        pods = tuple(replace(pod, limits={**pod.limits, CPU: limit_milli}) for pod in pods)
     decisions = decide_in_turn(view, pods, FILTERS, Dacs(), Random(0))
     assert all(decision.node for decision, _ in decisions)
 

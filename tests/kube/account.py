@@ -17,13 +17,17 @@ from tests.kube.api import Api, ApiError
 
 ACCOUNT = "/api/v1/namespaces/kube-system/serviceaccounts/leadline-controller"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _FOLDERS = {
     "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
     "ClusterRole": f"{RBAC}/clusterroles",
     "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
     "Role": f"{RBAC}/namespaces/kube-system/roles",
     "RoleBinding": f"{RBAC}/namespaces/kube-system/rolebindings",
+    "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
+MANIFESTS = ("rights", "rescheduling", "deletion-cost")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PATIENCE_S = 30.0
 
@@ -31,8 +35,8 @@ _PATIENCE_S = 30.0
 def manifests() -> list[dict[str, Any]]:
     """The manifests that `leadline kube manifests --rescheduling` prints."""
     folder = files("leadline_controller.kube") / "manifests"
-    parts = (folder / name for name in ("rights.yaml", "rescheduling.yaml"))
-    return [made for part in parts for made in yaml.safe_load_all(part.read_text("utf-8"))]
+    texts = (folder.joinpath(f"{name}.yaml").read_text("utf-8") for name in MANIFESTS)
+    return [each for text in texts for each in yaml.safe_load_all(text)]
 
 
 def path_of(manifest: dict[str, Any]) -> str:

@@ -12,17 +12,22 @@ from tests.kube.daemon import Daemon, daemon
 
 @contextmanager
 def kube_controller_manager(
-    plane: ControlPlane, controllers: Sequence[str], environ: Mapping[str, str] = os.environ
+    plane: ControlPlane,
+    controllers: Sequence[str],
+    environ: Mapping[str, str] = os.environ,
+    options: Sequence[str] = (),
 ) -> Iterator[Daemon]:
     """Yield the `controllers` at work on `plane`, by their names in Kubernetes' documentation.
 
     Such as persistentvolume-binder-controller, deployment-controller, replicaset-controller and
-    disruption-controller. Raises ControlPlaneError where they do not start.
+    disruption-controller. `options` are more flags of the program.
+    Raises ControlPlaneError where they do not start.
     """
     flags = [
         f"--kubeconfig={plane.kubeconfig}",
         f"--controllers={','.join(controllers)}",
         "--leader-elect=false",
+        *options,
     ]
     with daemon("kube-controller-manager", flags, environ) as running:
         yield running

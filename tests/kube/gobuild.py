@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from tests.kube.sources import MODULE, ControlPlaneError, kubernetes_version
 
+KEDA_MODULE = Path(__file__).parent / "kedamodule"
 COMPLAINT_LINES = 5
 
 
@@ -60,31 +62,52 @@ def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) 
     return _kept(cache(environ) / home / name, install)
 
 
+def keda(go: Path, environ: Mapping[str, str]) -> Path:
+    """Return a folder with KEDA's `operator` and `adapter`, and its CRDs in `crds`, building them
+    with `go` unless the cache has them."""
+    module = KEDA_MODULE
+    home = f"keda-{_fingerprint(go, environ, module / 'go.mod', module / 'go.sum')}"
+    released = "github.com/kedacore/keda/v2"
+
+    def build(folder: Path) -> None:
+        print("building KEDA (a few minutes, once)", file=sys.stderr)
+        (folder / "keda").mkdir()
+        packages = [f"{released}/cmd/operator", f"{released}/cmd/adapter"]
+        flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
+        _run([go, "build", *flags, "-o", f"{folder}/keda/", *packages], environ, module)
+        found = _run([go, "list", "-m", "-f", "{{.Dir}}", released], environ, module)
+        shutil.copytree(Path(found.strip()) / "config/crd/bases", folder / "keda" / "crds")
+
+    return _kept(cache(environ) / home / "keda", build)
+
+
 def _kept(binary: Path, make: Callable[[Path], None]) -> Path:
-    """Let `make` put the binary into a folder, unless it is kept already."""
-    if binary.is_file():
+    """Let `make` put the binary, or a folder of that name, into a folder, unless it is kept
+    already."""
+    if binary.exists():
         return binary
     binary.parent.mkdir(parents=True, exist_ok=True)
     with _locked(binary.parent / "lock"):
-        if not binary.is_file():
+        if not binary.exists():
             with tempfile.TemporaryDirectory(dir=binary.parent) as half_made:
                 make(Path(half_made))
                 (Path(half_made) / binary.name).replace(binary)
     return binary
 
 
-def _run(command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
+def _run(command: Sequence[str | Path], environ: Mapping[str, str], module: Path = MODULE) -> str:
     done = subprocess.run(
         command,
-        cwd=MODULE,
+        cwd=module,
         env={**environ, "CGO_ENABLED": "0"},
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
         complaint = " | ".join(done.stderr.strip().splitlines()[-COMPLAINT_LINES:])
-        raise ControlPlaneError(f"`go {command[1]}` failed in {MODULE}: {complaint}")
+        raise ControlPlaneError(f"`go {command[1]}` failed in {module}: {complaint}")
+    return done.stdout
 
 
 def _files(folder: Path) -> list[Path]:

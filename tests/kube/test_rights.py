@@ -26,7 +26,8 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.resources import NamespaceLabels, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.kubeobjects.manifest import DELETION_COST, read_pod
+from leadline_controller.scheduling.replica_order import PREDICTED_MS
 
 from tests.contracts.harnesses import APPS, NOTES, PATIENCE_S, KubeHarness, Watched
 from tests.kube.account import (
@@ -244,6 +245,12 @@ async def bind_a_pod(scene: Scene) -> None:
     await scene.cluster.bind(scene.pod(), "somewhere")
 
 
+async def annotate_a_pod(scene: Scene) -> None:
+    await scene.cluster.annotate(scene.pod(), {DELETION_COST: "7", PREDICTED_MS: "{}"})
+    shown = scene.admin.get(f"{PODS}/{scene.name}")["metadata"]["annotations"]
+    assert shown == {DELETION_COST: "7", PREDICTED_MS: "{}"}
+
+
 async def write_an_event(scene: Scene) -> None:
     await scene.cluster.record_event(scene.pod(), PodEvent("Normal", "Scheduled", "here"))
 
@@ -280,10 +287,6 @@ async def watch_budgets(scene: Scene) -> None:
 
 async def evict_a_pod(scene: Scene) -> None:
     await scene.cluster.evict(scene.pod())
-
-
-async def set_a_deletion_cost(scene: Scene) -> None:
-    await scene.cluster.set_deletion_cost(scene.pod(), -1)
 
 
 async def resize_a_pod(scene: Scene) -> None:
@@ -339,7 +342,6 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "list poddisruptionbudgets": watch_budgets,
     "watch poddisruptionbudgets": watch_budgets,
     "create pods/eviction": evict_a_pod,
-    "patch pods": set_a_deletion_cost,
     "patch pods/resize": resize_a_pod,
     "get deployments": scale_a_deployment,
     "patch deployments": scale_a_deployment,
@@ -355,6 +357,7 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "get persistentvolumes": reserve_a_volume,
     "patch persistentvolumes": reserve_a_volume,
     "create pods/binding": bind_a_pod,
+    "patch pods": annotate_a_pod,
     "create events": write_an_event,
     "patch events": repeat_an_event,
     "get leases": read_the_lease,
@@ -406,6 +409,44 @@ def test_without_rescheduling_the_account_may_not_touch_running_pods() -> None:
     assert [each["metadata"]["name"] for each in few] == ["leadline-controller"] * len(few)
     assert "eviction" not in printed.output
     assert "deployments" not in printed.output
+
+
+def test_the_right_to_annotate_pods_is_asked_for() -> None:
+    printed = CliRunner().invoke(kube, ["manifests"])
+    plain = list(yaml.safe_load_all(printed.output))
+    assert plain == manifests()[: len(plain)]
+    rules = [rule for each in plain for rule in each.get("rules", ())]
+    assert not any("pods" in rule["resources"] and "patch" in rule["verbs"] for rule in rules)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"other": "x"}}},
+        {"metadata": {"annotations": {"kept": None}}},
+        {"metadata": {"labels": {"app": "other"}}},
+        {"metadata": {"finalizers": ["leadline.dev/x"]}},
+        {"spec": {"activeDeadlineSeconds": 1}},
+    ],
+    ids=str,
+)
+def test_the_policy_limits_the_right_to_its_annotations(
+    account: Path, api: Api, change: Object
+) -> None:
+    name = f"policy-{next(_numbers)}"
+    api.create(PODS, pod(name, scheduler="nobody", annotations={"kept": "1"}))
+    try:
+        allowed = {"metadata": {"annotations": {DELETION_COST: "5"}}}
+        Api(account).patch(f"{PODS}/{name}", allowed)
+        with pytest.raises(ApiError, match="two annotations"):
+            Api(account).patch(f"{PODS}/{name}", change)
+        spec = api.get(f"{PODS}/{name}")["spec"]
+        spec["containers"][0]["image"] = "other"
+        with pytest.raises(ApiError, match="two annotations"):
+            Api(account).patch(f"{PODS}/{name}", {"spec": {"containers": spec["containers"]}})
+    finally:
+        api.delete(f"{PODS}/{name}")
 
 
 @pytest.mark.cluster

@@ -72,16 +72,17 @@ class RunningLab:
         """The API with the rights of the administrator."""
         return Api(self.plane.kubeconfig)
 
-    def start_controller(self, toml: str = "") -> Process:
+    def start_controller(self, toml: str = "", kubernetes: str = "") -> Process:
         """Start the controller on the lab's server and wait until it answers.
 
-        `toml` are further tables of its file.
+        `toml` are further tables of its file, and `kubernetes` further fields of that table.
         """
         config = self.lab.directory / "controller.toml"
         config.write_text(
             f'cluster = "{CLUSTER}"\n'
             f'[broker]\nhost = "{self.lab.address()}"\nplaintext = true\nport = {BROKER_PORT}\n'
-            f'[kubernetes]\nkubeconfig = "{self.kubeconfig}"\n[grpc]\naddress = "{GRPC}"\n'
+            f'[kubernetes]\nkubeconfig = "{self.kubeconfig}"\n{kubernetes}'
+            f'[grpc]\naddress = "{GRPC}"\n'
             f'[decisions]\npath = "{self.lab.directory}/decisions.db"\n{toml}'
         )
         command = [sys.executable, "-m", "leadline_controller", "run", "--config", str(config)]
@@ -126,11 +127,12 @@ class RunningLab:
         return "\n".join(line.split(" ", 3)[3] for line in lines)
 
     @contextmanager
-    def reach(self, host: str, port: int) -> Iterator[int]:
-        """Yield a loopback port outside the lab that leads to a port of a host in the lab."""
+    def reach(self, host: str, port: int, address: str = "") -> Iterator[int]:
+        """Yield a loopback port outside the lab that leads to a port of a host in the lab, at its
+        address on the switch unless another is given, such as 127.0.0.1."""
         outside, join = free_port(), self.lab.directory / f"{host}-{port}.sock"
         target = self.lab.command(
-            host, _socat(f"UNIX-LISTEN:{join}", f"TCP:{self.lab.address(host)}:{port}")
+            host, _socat(f"UNIX-LISTEN:{join}", f"TCP:{address or self.lab.address(host)}:{port}")
         )
         entry = _socat(f"TCP-LISTEN:{outside},bind=127.0.0.1", f"UNIX-CONNECT:{join}")
         with subprocess.Popen(target) as inner, subprocess.Popen(entry) as outer:

@@ -34,6 +34,10 @@ class Authority:
         """A server's certificate, valid for these host names and IP addresses."""
         return self._sign("server", names[0], _alternatives(names), "serverAuth")
 
+    def peer(self, *names: str) -> Certificate:
+        """A certificate with which a process both serves under these names and calls others."""
+        return self._sign("peer", names[0], _alternatives(names), "serverAuth,clientAuth")
+
     def client(self, name: str, days: str = _DAYS, common_name: str | None = None) -> Certificate:
         """A client's certificate whose common name is `name`, unless another is given; it has
         expired if `days` < 0."""

@@ -1,7 +1,7 @@
 """A cluster in memory that answers like the API server, and fails when a test wants it to."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -56,7 +56,6 @@ class MemoryCluster(DemoCluster):
         self._workloads: dict[str, Workload] = {}
         self._above: dict[str, str] = {}  # namespace/ReplicaSet -> namespace/Deployment
         self._versions = count(1)
-        self.costs: dict[str, int] = {}  # uid of a pod -> its deletion cost
         for pod in pods:
             self.put_pod(pod)
 
@@ -168,13 +167,6 @@ class MemoryCluster(DemoCluster):
                 requests[resource] = sum(amounts)
         self.put_pod(replace(current, requests=requests))
 
-    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
-        """Set or remove a pod's deletion cost."""
-        if self._found(pod, InvalidError) and cost is None:
-            self.costs.pop(pod.uid, None)
-        if cost is not None:
-            self.costs[pod.uid] = cost
-
     def _found(self, pod: Pod, wrong_uid: type[ClusterError] = ConflictError) -> Pod:
         current = self._pods.get(pod.key)
         if current is None:
@@ -221,6 +213,11 @@ class MemoryCluster(DemoCluster):
             raise self._event_errors.popleft()
         known = self._events.get((pod.uid, event))
         self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Set or remove annotations of exactly this pod (by uid). Raises ClusterError."""
+        self._found(pod)
+        await super().annotate(pod, annotations)
 
     def _relisted(self) -> Relisted:
         return Relisted(self.nodes, self.pods, tuple(self._resources.values()))

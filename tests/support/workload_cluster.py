@@ -126,7 +126,7 @@ class WorkloadCluster(MemoryCluster):
             key=lambda p: (
                 p.node_name is not None,
                 p.ready,
-                self.costs.get(p.uid, 0),
+                p.deletion_cost or 0,
                 -(p.created_s or 0.0),
             ),
         )
@@ -208,9 +208,9 @@ class FaultyApi:
         await self._cluster.resize(pod, containers)
         self._lose()
 
-    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
-        self._check("set a cost")
-        await self._cluster.set_deletion_cost(pod, cost)
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        self._check("annotate")
+        await self._cluster.annotate(pod, annotations)
         self._lose()
 
     async def read_notes(self) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
-from leadline_controller.api.settings import ExtenderSettings
+from leadline_controller.api.settings import ExtenderSettings, KedaSettings
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 
 from tests.support.certificates import Authority
@@ -98,6 +98,9 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
             f"images.{name}": getattr(default.images, name)
             for name in ("enabled", "requests_per_hour", "cache_mb")
         },
+        "keda.address": KedaSettings().address,
+        "keda.window_s": KedaSettings().window_s,
+        "kubernetes.deletion_cost": default.deletion_cost,
         "decisions.max_mb": default.decisions.max_mb,
         "decisions.max_age_days": default.decisions.max_age_days,
         **{f"probe.{name}": value for name, value in asdict(default.limits).items()},
@@ -105,7 +108,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 24
+    assert plain_defaults("Controller", controllers) == 27
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -218,6 +221,14 @@ WRONG = [
     ('extender.filters = "some"', "extender.filters", "expected own or all, got text 'some'"),
     ('extender.tls.ca_file = "{ca}"', "extender.tls.cert_file", "expected a file; all three"),
     ("kubernetes.standalone = false", "kubernetes.standalone", "or a section [extender] beside"),
+    ('keda.address = "0.0.0.0:50507"', "keda.address", "needs TLS with client certificates"),
+    ('keda.address = "unix:/run/x"', "keda.address", "KEDA's scalerAddress is host:port"),
+    ('keda.requests_urls = ["file:///x"]', "keda.requests_urls[0]", "expected a URL such as"),
+    ('keda.requests_urls = ["http://u:p@h/"]', "keda.requests_urls[0]", "expected a URL such as"),
+    ("keda.window_s = 0.5", "keda.window_s", "expected a number of 1 to 3600"),
+    ('kubernetes.deletion_cost = "yes"', "kubernetes.deletion_cost", "expected true or false"),
+    ('strategy.profiles = "here.json"', "strategy.profiles", "expected an absolute path of a file"),
+    ('strategy.profiles = "/none/x.json"', "strategy.profiles", "there is no such file"),
     ('decisions.path = "here.db"', "decisions.path", "expected an absolute path of a file"),
     ('decisions.path = "/a\\u0000b"', "decisions.path", "expected an absolute path of a file"),
     ("decisions.max_mb = -1", "decisions.max_mb", "expected a whole number from 0 to 1048576"),

@@ -64,7 +64,7 @@ def test_what_is_exposed_stays_below_the_limit(unit: Path, most: float, tmp_path
 
 def test_the_controllers_descriptors_suffice_for_all_that_its_settings_let_in() -> None:
     limit = int(settings(CONTROLLER)["LimitNOFILE"][0])
-    assert limit >= 2 * (gate.MAX_CONNECTIONS * 3 + extender.Limits().connections + 512)
+    assert limit >= 2 * (2 * gate.MAX_CONNECTIONS * 3 + extender.Limits().connections + 512)
 
 
 def exposed(unit: Path) -> set[str]:
@@ -110,7 +110,10 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
     variables = {name: value for name, value in given.items() if name.startswith("LEADLINE_")}
     assert variables.keys() <= known
     loaded = {credential.split(":")[0] for credential in said["LoadCredential"]}
-    assert {value.removeprefix("%d/") for value in variables.values()} == loaded - {"extender"}
+    assert {value.removeprefix("%d/") for value in variables.values()} == loaded - {
+        "extender",
+        "keda",
+    }
 
 
 def test_the_controller_tells_systemd_when_it_serves_that_it_goes_on_and_that_it_ends(

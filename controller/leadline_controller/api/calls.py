@@ -50,6 +50,7 @@ HEALTH_WATCHES = CallKind("health watches", 16, None)
 REFLECTIONS = CallKind("reflection streams", 8, 60.0)
 _KINDS = {
     "/leadline.v1.Inspection/Watch": WATCHES,
+    "/externalscaler.ExternalScaler/StreamIsActive": WATCHES,
     "/grpc.health.v1.Health/Watch": HEALTH_WATCHES,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": REFLECTIONS,
 }

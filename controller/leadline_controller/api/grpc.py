@@ -8,111 +8,56 @@ so that a decision never waits for a whole listing.
 
 import asyncio
 import contextlib
-import logging
 import math
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import grpc
-from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves it out
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from leadline_wire.v1 import control_pb2 as pb
-from leadline_wire.v1 import control_pb2_grpc, rescheduling_pb2_grpc
+from leadline_wire.v1 import (
+    control_pb2_grpc,
+    replicas_pb2,
+    replicas_pb2_grpc,
+    rescheduling_pb2_grpc,
+)
 from leadline_wire.v1 import images_pb2 as pb_images
 
-from leadline_controller.api import budget, gate, history, images, placements, rescheduling
+from leadline_controller.api import budget, history, images, placements, rescheduling
 from leadline_controller.api.callers import why_refused
-from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
-from leadline_controller.api.listeners import cancel, listen
+from leadline_controller.api.grpc_server import GrpcServer
 from leadline_controller.api.nodes import InspectionSource, NodeReader
-from leadline_controller.api.settings import (
-    MAX_ANSWER_BYTES,
-    MAX_REQUEST_BYTES,
-    ServeError,
-    ServeSettings,
-)
+from leadline_controller.api.settings import ServeSettings
+from leadline_controller.framework.node_table import CLASS_LABEL
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
+REPLICAS = replicas_pb2.DESCRIPTOR.services_by_name["Replicas"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
 _SLICE = 16
 _POLL_S = 1.0
-_GRACE_S = 2.0
-_RESTART_S = 1.0
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
-    ("grpc.max_send_message_length", MAX_ANSWER_BYTES),
-    # For each connection, streams without a request included.
-    ("grpc.max_concurrent_streams", 32),
-    ("grpc.max_metadata_size", 8 * 1024),
-    ("grpc.server_handshake_timeout_ms", int(gate.FIRST_CALL_S * 1000)),
-    # Shortly before the gate would close it, to close it properly.
-    ("grpc.max_connection_idle_ms", int((gate.IDLE_S - 10) * 1000)),
-    # Without an answer to a ping in this time the client is gone.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 15_000),
-    # How often clients may send pings.
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.http2.max_ping_strikes", 2),
-)
-log = logging.getLogger(__name__)
-cygrpc.AioServer = TextSafeServer
+_MAX_REPLICAS = 1000
 
 
-class InspectionServer:
+class InspectionServer(GrpcServer):
     """Serves Inspection, health checking and reflection at the settings' address. poll_s: how
     often watches look for changes."""
 
     def __init__(
         self, settings: ServeSettings, source: InspectionSource, *, poll_s: float = _POLL_S
     ) -> None:
-        self._settings = settings
-        self._source = source
-        self._port = 0
-        self._servicer = _Inspection(source, poll_s)
-        self._health = health.aio.HealthServicer()
-        self._cleanup = contextlib.AsyncExitStack()
+        servicer = _Inspection(source, poll_s)
 
-    async def start(self) -> str:
-        """Listen. Returns the address with the actual port; raises ServeError."""
-        settings = self._settings
-        # Before listening, to report unreadable certificates first.
-        credentials = None if settings.tls is None else settings.tls.server_credentials()
-        try:
-            listeners, address = listen(settings)
-        except OSError:
-            raise ServeError(
-                f"grpc address {settings.address}: cannot listen there; is it in use by another "
-                "program?"
-            ) from None
-        if settings.unix_path is None:
-            self._port = listeners[0].getsockname()[1]
-        async with contextlib.AsyncExitStack() as cleanup:
-            for listener in listeners:
-                cleanup.callback(listener.close)
-            if settings.unix_path is not None:
-                cleanup.callback(settings.unix_path.unlink, missing_ok=True)
-            await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
-            connection_gate = Gate()
-            start_server = partial(self._started, connection_gate, credentials)
-            cleanup.push_async_callback(connection_gate.close)
-            serving = asyncio.create_task(_restart_failed(await start_server(), start_server))
-            cleanup.push_async_callback(cancel, (serving,))
-            connection_gate.start(listeners)
-            cleanup.push_async_callback(self._health.enter_graceful_shutdown)
-            cleanup.callback(self._servicer.stopping.set)
-            cleanup.push_async_callback(connection_gate.stop_accepting)
-            self._cleanup = cleanup.pop_all()
-        return address
+        def register(server: grpc.aio.Server, connection_gate: Gate) -> None:
+            control_pb2_grpc.add_InspectionServicer_to_server(servicer, server)
+            replicas_pb2_grpc.add_ReplicasServicer_to_server(_Replicas(source), server)
+            refusal = partial(self._refusal, connection_gate)
+            rescheduling_pb2_grpc.add_ReschedulingServicer_to_server(
+                rescheduling.service(source, refusal), server
+            )
 
-    async def stop(self) -> None:
-        """End the watches, give calls two seconds to finish, and stop listening."""
-        await self._cleanup.aclose()
+        services = (SERVICE, REPLICAS, rescheduling.SERVICE)
+        super().__init__(settings, services, register, servicer.stopping.set, "grpc")
 
     async def _refusal(
         self, connection_gate: Gate, context: Context, admins: tuple[str, ...]
@@ -123,35 +68,8 @@ class InspectionServer:
             return "the connection is closed"
         certificate = context.auth_context()
         return await asyncio.to_thread(
-            why_refused, connection.address, self._port, certificate, admins
+            why_refused, connection.address, self.port, certificate, admins
         )
-
-    async def _started(self, connection_gate: Gate, credentials: Any) -> grpc.aio.Server:
-        """Start a gRPC server that listens on a socket behind the gate."""
-        server = grpc.aio.server(options=_OPTIONS, interceptors=(Calls(connection_gate),))
-        control_pb2_grpc.add_InspectionServicer_to_server(self._servicer, server)
-        rescheduling_pb2_grpc.add_ReschedulingServicer_to_server(
-            rescheduling.service(self._source, partial(self._refusal, connection_gate)), server
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection(
-            (SERVICE, rescheduling.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-        )
-        # Only this user may enter the folder, so all connections come through the gate.
-        with tempfile.TemporaryDirectory(prefix="leadline-grpc-") as folder:
-            socket_path = Path(folder) / "server"
-            try:
-                if credentials is None:
-                    server.add_insecure_port(f"unix:{socket_path}")
-                else:
-                    server.add_secure_port(f"unix:{socket_path}", credentials)
-            except RuntimeError:
-                raise ServeError(
-                    f"grpc: cannot listen at {socket_path}; is TMPDIR too long?"
-                ) from None
-            await server.start()
-            connection_gate.relay_to(socket_path)
-        return server
 
 
 class _Inspection(control_pb2_grpc.InspectionServicer):
@@ -297,6 +215,37 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         return statuses
 
 
+class _Replicas(replicas_pb2_grpc.ReplicasServicer):
+    def __init__(self, source: InspectionSource) -> None:
+        self._cluster = source.cluster
+
+    async def ListReplicas(
+        self, request: replicas_pb2.ListReplicasRequest, context: Context
+    ) -> replicas_pb2.ListReplicasResponse:
+        wanted = dict(request.labels)
+        if not wanted:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "labels: expected one at least")
+        found = [
+            pod
+            for pod, _ in self._cluster.pods()
+            if pod.namespace == request.namespace
+            and wanted.items() <= pod.labels.items()
+            and pod.ip
+            and not (pod.finished or pod.terminating)
+        ]
+        nodes = self._cluster.nodes()
+        replicas = []
+        for pod in sorted(found, key=lambda each: each.name)[:_MAX_REPLICAS]:
+            node = nodes.get(pod.node_name or "")
+            node_class = node.labels.get(CLASS_LABEL, "") if node is not None else ""
+            replicas.append(
+                replicas_pb2.Replica(
+                    pod=pod.name, node=pod.node_name, node_class=node_class, address=pod.ip
+                )
+            )
+        return replicas_pb2.ListReplicasResponse(replicas=replicas)
+
+
 def _fingerprint(status: pb.NodeStatus) -> bytes:
     """Everything about a node but the ages: watches send it when this has changed."""
     bare = pb.NodeStatus()
@@ -306,19 +255,3 @@ def _fingerprint(status: pb.NodeStatus) -> bytes:
         metric.ClearField("age_s")
         metric.ClearField("confidence")
     return bare.SerializeToString(deterministic=True)
-
-
-async def _restart_failed(
-    server: grpc.aio.Server, start_server: Callable[[], Awaitable[grpc.aio.Server]]
-) -> None:
-    """Replace the gRPC server when it fails, until cancelled."""
-    try:
-        while True:
-            try:
-                await server.wait_for_termination()
-            except Exception as error:  # noqa: BLE001  # nothing else reports it
-                log.error("the gRPC server failed, starting another one: %r", error)
-            await asyncio.sleep(_RESTART_S)
-            server = await start_server()
-    finally:
-        await server.stop(_GRACE_S)

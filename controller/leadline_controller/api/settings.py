@@ -18,6 +18,7 @@ import grpc
 
 DEFAULT_ADDRESS = "127.0.0.1:50505"
 DEFAULT_EXTENDER_ADDRESS = "127.0.0.1:50506"
+DEFAULT_KEDA_ADDRESS = "127.0.0.1:50507"
 UNIX_PREFIX = "unix:"
 _HOST_PORT = re.compile(r"(\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]+)):(?P<port>[0-9]{1,5})")
 MAX_REQUEST_BYTES = 64 * 1024
@@ -118,6 +119,22 @@ class ExtenderSettings(ServeSettings):
                 f"{self.address}: only those with a certificate may have pods bound; configure "
                 "certificates beside bind = true, or leave it out"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class KedaSettings(ServeSettings):
+    """Where KEDA asks for replicas: no unix socket. requests_urls: endpoints with Prometheus' text
+    format that count the requests, such as the ingress'; without one there is no rate. window_s:
+    over how long a rate is taken. Raises ServeError as ServeSettings does."""
+
+    address: str = DEFAULT_KEDA_ADDRESS
+    requests_urls: tuple[str, ...] = ()
+    window_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        ServeSettings.__post_init__(self)
+        if self.unix_path is not None:
+            raise ServeError(f"{self.address}: KEDA's scalerAddress is host:port")
 
 
 def is_local(address: str) -> bool:

@@ -71,11 +71,17 @@ class Endpoint:
 def connected(
     endpoint: Endpoint, service: Callable[[grpc.Channel], Any] = InspectionStub
 ) -> Iterator[Any]:
-    """The stub of a service of the controller. gRPC's errors become Unreachable, Failed or
-    BadInput."""
+    """The stub of a service of the controller. Raises as `reaching` does."""
+    with reaching(endpoint) as channel:
+        yield service(channel)
+
+
+@contextmanager
+def reaching(endpoint: Endpoint) -> Iterator[grpc.Channel]:
+    """A channel to the controller. gRPC's errors become Unreachable, Failed or BadInput."""
     with endpoint.channel() as channel:
         try:
-            yield service(channel)
+            yield channel
         except grpc.RpcError as problem:
             raise _explained(problem, endpoint) from None
         except UnicodeEncodeError:

@@ -252,6 +252,8 @@ class Pod:
     unschedulable. resize: one that its kubelet cannot carry out, None without one. ready: its
     condition Ready. created_s: its creation, seconds since 1970 on the API server's clock, None if
     unknown. stays: why it must never be moved, as its own manifest says; empty for nothing.
+    deletion_cost: of the annotation controller.kubernetes.io/pod-deletion-cost, None if absent.
+    ip: its address, "" if it has none yet.
     """
 
     namespace: str
@@ -289,6 +291,8 @@ class Pod:
     ready: bool = False
     created_s: float | None = None
     stays: str = ""
+    deletion_cost: int | None = None
+    ip: str = ""
 
     @property
     def key(self) -> str:

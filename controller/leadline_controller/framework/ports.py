@@ -283,12 +283,6 @@ class Cluster(Protocol):
         ClusterError."""
         ...
 
-    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
-        """Set the annotation controller.kubernetes.io/pod-deletion-cost of exactly this pod (by
-        uid), or remove it: of its ReplicaSet's pods the one of lowest cost goes first. Raises
-        ClusterError."""
-        ...
-
     async def read_notes(self) -> Mapping[str, str]:
         """What this cluster's controllers keep about rescheduling: key -> text; empty if nothing.
         Raises ClusterError."""
@@ -296,4 +290,9 @@ class Cluster(Protocol):
 
     async def write_note(self, key: str, text: str | None) -> None:
         """Replace one note, or remove it. Raises ClusterError."""
+        ...
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of exactly this pod (by uid), remove those that are None, and leave the
+        others. Raises ClusterError."""
         ...

@@ -17,6 +17,7 @@ from leadline_controller.framework.ports import (
     ConflictError,
     Fence,
     ImagePull,
+    InvalidError,
     NotFoundError,
     PodEvent,
     StorageChangedError,
@@ -38,7 +39,6 @@ _LEASE_TIMEOUT_S = 3.5
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _ATTEMPTS = 3
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class KubeCluster:
@@ -72,7 +72,8 @@ class KubeCluster:
             yield cls(server, lease_server)
 
     def fenced(self, fence: Fence) -> "KubeCluster":
-        """The same cluster, which binds pods and writes volumes only before the fence closes."""
+        """The same cluster, which binds and annotates pods, and writes volumes, only before the
+        fence closes."""
         fenced = copy(self)
         fenced._fence = fence
         return fenced
@@ -136,12 +137,6 @@ class KubeCluster:
         body = {"metadata": {"uid": pod.uid}, "spec": spec}
         await self._server.patch(f"{pod_path(pod)}/resize", body, self._fence, by_name=True)
 
-    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
-        """Set or remove a pod's deletion cost; see framework.ports.Cluster."""
-        text = None if cost is None else str(cost)
-        metadata = {"uid": pod.uid, "annotations": {DELETION_COST: text}}
-        await self._server.patch(pod_path(pod), {"metadata": metadata}, self._fence)
-
     async def read_notes(self) -> Mapping[str, str]:
         """The notes in the ConfigMap kube-system/leadline-rescheduling."""
         return await self._notes.read()
@@ -149,6 +144,16 @@ class KubeCluster:
     async def write_note(self, key: str, text: str | None) -> None:
         """Replace or remove a note in the ConfigMap kube-system/leadline-rescheduling."""
         await self._notes.write(key, text, self._fence)
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Set or remove annotations of exactly this pod; see framework.ports.Cluster."""
+        body = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
+        try:
+            await self._server.patch(pod_path(pod), body, self._fence)
+        except InvalidError as error:
+            if "metadata.uid" not in str(error):  # which is immutable: it is another pod
+                raise
+            raise ConflictError(str(error)) from None
 
     async def prepare(self, plan: VolumePlan) -> None:
         """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""

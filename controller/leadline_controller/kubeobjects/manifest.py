@@ -4,6 +4,7 @@ It reads API objects and the manifests in snapshot files. A field that is not su
 the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -42,6 +43,8 @@ from leadline_controller.kubeobjects.selectors import read_terms
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
 
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_INTEGER = re.compile("-?[0-9]{1,10}", re.ASCII)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NOTHING = Fields({}, "spec")
 KEEP = "leadline.dev/keep"
@@ -99,6 +102,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         annotations = read_annotations(metadata.text_map("annotations"))
     except AnnotationError as error:
         problem = str(error)
+    cost = metadata.text_map("annotations").get(DELETION_COST, "")
     namespace, node_name = metadata.name("namespace", "default"), spec.name("nodeName", "") or None
     excess = find_excess(constraint_counts(metadata, spec))
     excess_volumes = find_excess(volume_counts(spec))
@@ -168,6 +172,8 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         or excess
         or excess_volumes
         or next(unsupported, None),
+        ip=str(read_unicast(status.text("podIP", "")) or ""),
+        deletion_cost=int(cost) if _INTEGER.fullmatch(cost) else None,
     )
 
 

@@ -32,6 +32,7 @@ from leadline_controller.framework.ports import (
     Workload,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
+from leadline_controller.kubeobjects.manifest import DELETION_COST
 from leadline_controller.rescheduling.journal import Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 
@@ -348,13 +349,18 @@ class Executor:
             failure = stop
         for pod in leaving:
             if pod is not None and self._is_here(pod.uid):
-                await self._insist(partial(self._cluster.set_deletion_cost, pod, _GOES_FIRST))
+                await self._insist(partial(self._make_first, pod))
         await self._insist(lambda: self._remove_extra(note))
         if failure is not None:
             raise failure
         if not await self._until(lambda: not self._is_here(note.uid)):
             await self._forget_cost(note)
             raise _StoppedError("failed", "another pod of its ReplicaSet was removed instead")
+
+    async def _make_first(self, pod: Pod) -> None:
+        """Have its ReplicaSet remove this pod before all others."""
+        if self._is_here(pod.uid):
+            await self._cluster.annotate(pod, {DELETION_COST: str(_GOES_FIRST)})
 
     async def _remove_extra(self, note: MoveNote) -> None:
         """Take back the extra replica, unless somebody else has scaled the Deployment since."""
@@ -394,7 +400,7 @@ class Executor:
         pod = self._state.pod(note.uid)
         if note.deployment and pod is not None and self._is_here(note.uid):
             with suppress(ClusterError):
-                await self._cluster.set_deletion_cost(pod, None)
+                await self._cluster.annotate(pod, {DELETION_COST: None})
 
     # Waiting.
 

@@ -19,6 +19,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock
 from leadline_controller.framework.view import Bools, ClusterView
+from leadline_controller.scheduling.service_profiles import ServiceProfiles
 from leadline_controller.telemetry.state import TelemetryState
 
 _RUN_GAP_S = 1.0
@@ -26,12 +27,14 @@ _RUN_GAP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DecisionProfile:
-    """How to decide. random: breaks ties. warm_up_s: how long the first decision may wait for the
-    metrics of every ready node, since a controller that has just started knows none."""
+    """How to decide. random: breaks ties. profiles: for pods without an annotation of
+    theirs. warm_up_s: how long the first decision may wait for the metrics of every ready node,
+    since a controller that has just started knows none."""
 
     strategy: Strategy
     filters: Mapping[str, Filter]
     random: Random
+    profiles: ServiceProfiles = field(default_factory=ServiceProfiles, kw_only=True)
     warm_up_s: float = field(default=0.0, kw_only=True)
 
 
@@ -85,6 +88,7 @@ class DecisionStep:
 
     def filter(self, view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
         """Run the profile's filters."""
+        pod = self._profile.profiles.applied(pod)
         return {name: run(view, pod) for name, run in self._profile.filters.items()}
 
     def decide(
@@ -96,6 +100,7 @@ class DecisionStep:
         any more, anywhere but where it came from; and back only if nothing else is left.
         """
         profile, filters = self._profile, self._profile.filters
+        pod = profile.profiles.applied(pod)
         if results is not None:
             filters = {name: _returning(result) for name, result in results.items()}
         kept = self._state.reservation_of(pod)

@@ -15,6 +15,7 @@ from leadline_controller.framework.ports import (
     Workload,
 )
 from leadline_controller.framework.resources import VolumePlan
+from leadline_controller.kubeobjects.manifest import DELETION_COST
 
 
 class DemoCluster:
@@ -79,9 +80,6 @@ class DemoCluster:
     async def resize(self, pod: Pod, containers: Sequence[ContainerResources]) -> None:
         """Nothing: the demo's pods are never resized."""
 
-    async def set_deletion_cost(self, pod: Pod, cost: int | None) -> None:
-        """Nothing: the demo's pods have no owners."""
-
     async def read_notes(self) -> Mapping[str, str]:
         """What `write_note` was given."""
         return dict(self._notes)
@@ -95,6 +93,13 @@ class DemoCluster:
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Nothing: nobody reads the demo's events."""
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of the pod of that name; of all, only the deletion cost can be seen."""
+        if DELETION_COST in annotations:
+            text = annotations[DELETION_COST]
+            cost = None if text is None else int(text)
+            self.put_pod(replace(self._pods[pod.key], deletion_cost=cost))
 
     def _relisted(self) -> Relisted:
         return Relisted(self.nodes, tuple(self._pods.values()))

@@ -38,6 +38,31 @@ def least_without_replica(prediction_ms: Floats, replicas: Ints) -> Ints:
     return best(np.where(without | ~without.any(), prediction_ms, np.nan), "lower")
 
 
+def replicas_needed(
+    ping_ms: Sequence[float],
+    profiling_ms: Sequence[float],
+    requests_per_s: float,
+    threshold_ms: float,
+) -> int | None:
+    """The least number of replicas with which each is predicted to answer within the threshold;
+    None if even all are not enough. Both columns are of the replicas in the order in which the
+    algorithm places them.
+
+    The paper's prediction, ping + profiling, is that of one request at a time. Of k replicas, each
+    gets a k-th of the requests, and one that works on them at rate 1/profiling takes, on average,
+    profiling / (1 - load) for each, where load = requests_per_s / k * profiling (the queue M/M/1,
+    for which processor sharing gives the same).
+    """
+    profiling_s = np.array(profiling_ms) / 1000
+    for count in range(1, len(ping_ms) + 1):
+        load = requests_per_s / count * profiling_s[:count]
+        if (load < 1).all():
+            answered_ms = np.array(ping_ms[:count]) + 1000 * profiling_s[:count] / (1 - load)
+            if (answered_ms <= threshold_ms).all():
+                return count
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseTime(Strategy):
     """prediction = ping + profiling, in ms; the shortest one wins (Algorithm 1).

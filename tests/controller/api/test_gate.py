@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from leadline_controller import wiring
 from leadline_controller.api import calls, gate
-from leadline_controller.api import grpc as serving
+from leadline_controller.api import grpc_server as serving
 from leadline_controller.api.gate import Gate
 from leadline_controller.api.listeners import THIS_MACHINE, listen_tcp, listen_unix, peer_of
 from leadline_controller.api.settings import ServeSettings
@@ -351,7 +351,7 @@ def test_a_peer_is_an_address(address: object, peer: str) -> None:
 
 
 def test_calls_in_progress_never_take_all_connections() -> None:
-    kinds = (calls.ANSWERS, *calls._KINDS.values())
+    kinds = {calls.ANSWERS, *calls._KINDS.values()}
     assert sum(each.limit for each in kinds) < gate.MAX_CONNECTIONS
 
 

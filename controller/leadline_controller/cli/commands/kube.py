@@ -49,10 +49,17 @@ def kube() -> None:
     multiple=True,
     help="Allow reading this pull secret, too, for images.pull_secrets; may be repeated.",
 )
-def manifests(rescheduling: bool, pull_secrets: tuple[str, ...]) -> None:
+@click.option(
+    "--deletion-cost",
+    is_flag=True,
+    help="Also let it annotate pods, for kubernetes.deletion_cost (Kubernetes 1.30 or newer).",
+)
+def manifests(rescheduling: bool, pull_secrets: tuple[str, ...], deletion_cost: bool) -> None:
     """Print the controller's service account with the least rights that it needs, as YAML."""
     folder = files("leadline_controller.kube") / "manifests"
     parts = ["rights.yaml", *(["rescheduling.yaml"] if rescheduling else [])]
+    # A move says which pod of a ReplicaSet goes first.
+    parts += ["deletion-cost.yaml"] if deletion_cost or rescheduling else []
     texts = (folder.joinpath(part).read_text("utf-8") for part in parts)
     click.echo("---\n".join(texts), nl=False)
     by_namespace: dict[str, list[str]] = {}

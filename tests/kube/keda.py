@@ -1,0 +1,241 @@
+"""Runs KEDA's own operator and metrics adapter, as they are released, on a control plane.
+
+The aggregation layer reaches the adapter through a Service of type ExternalName, so that no service
+network is needed. The test control plane has no certificate for its proxy, so its requests count as
+anonymous, who may read external metrics here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.kube.api import Api, ApiError
+from tests.kube.control_plane import ControlPlane, ControlPlaneError
+from tests.kube.daemon import LOG_LINES, stop, toolchain
+from tests.kube.gobuild import keda as built_keda
+from tests.kube.objects import Object, namespace
+from tests.kube.released import die_with_parent
+from tests.support.certificates import Authority
+from tests.support.ports import free_port, wait_until
+
+START_S = 90.0
+NAMESPACE = "keda"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+METRICS = "v1beta1.external.metrics.k8s.io"
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "keda"
+_OPERATOR = f"keda-operator.{NAMESPACE}.svc"
+_ADAPTER = f"keda-metrics-apiserver.{NAMESPACE}.svc"
+
+
+@dataclass(frozen=True)
+class Keda:
+    """The running operator and adapter. logs: of both."""
+
+    operator: subprocess.Popen[bytes]
+    adapter: subprocess.Popen[bytes]
+    logs: tuple[Path, Path]
+
+
+def folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder with the programs and CRDs, building them if need be."""
+    return built_keda(toolchain(environ), environ)
+
+
+@contextmanager
+def keda(plane: ControlPlane, work: Path) -> Iterator[Keda]:
+    """Yield KEDA at work on `plane`, with its files in `work`; the external metrics API is there.
+
+    Raises ControlPlaneError with the last words of a program that does not start.
+    """
+    api, programs = Api(plane.kubeconfig), folder()
+    certificates = work / "certs"
+    pair = Authority(work / "pki").peer(_OPERATOR, _ADAPTER)
+    certificates.mkdir()
+    for file, name in (
+        (pair.ca_file, "ca.crt"),
+        (pair.cert_file, "tls.crt"),
+        (pair.key_file, "tls.key"),
+    ):
+        shutil.copy(file, certificates / name)
+    service, secure = free_port(), free_port()
+    environ = {
+        **os.environ,
+        "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE,
+        "POD_NAMESPACE": NAMESPACE,
+        "POD_NAME": "keda-operator",
+        "WATCH_NAMESPACE": "",
+        "KUBECONFIG": str(plane.kubeconfig),
+    }
+    with ExitStack() as cleanup:
+        for path, body in _objects(programs / "crds", secure):
+            made = api.create(path, body)
+            cleanup.callback(_deleted, api, f"{path}/{made['metadata']['name']}")
+        _wait_for_crds(api)
+        operator, operator_log = _start(
+            *(work, cleanup, environ, programs / "operator"),
+            *(f"--cert-dir={certificates}", f"--metrics-service-bind-address=127.0.0.1:{service}"),
+            *("--metrics-bind-address=0", "--health-probe-bind-address=0"),
+            *("--enable-webhook-patching=false", "--enable-apiservice-patching=false"),
+        )
+        kubeconfig = plane.kubeconfig
+        adapter, adapter_log = _start(
+            *(work, cleanup, environ, programs / "adapter"),
+            *(f"--secure-port={secure}", "--bind-address=127.0.0.1", f"--port={free_port()}"),
+            *(f"--cert-dir={certificates}", f"--client-ca-file={certificates}/ca.crt"),
+            f"--tls-cert-file={certificates}/tls.crt",
+            f"--tls-private-key-file={certificates}/tls.key",
+            f"--lister-kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--metrics-service-address=127.0.0.1:{service}",
+            f"--metrics-service-grpc-authority={_OPERATOR}",
+        )
+        running = Keda(operator, adapter, (operator_log, adapter_log))
+        _wait_until_served(api, running)
+        yield running
+
+
+def _start(
+    work: Path, cleanup: ExitStack, environ: Mapping[str, str], program: Path, *flags: str
+) -> tuple[subprocess.Popen[bytes], Path]:
+    log = work / f"{program.name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [program, *flags], stdout=output, stderr=output, env=environ, preexec_fn=die_with_parent
+        )
+    cleanup.callback(stop, process)
+    return process, log
+
+
+def _objects(crds: Path, secure: int) -> Iterator[tuple[str, Object]]:
+    yield "/api/v1/namespaces", namespace(NAMESPACE)
+    for file in sorted(crds.glob("keda.sh_*.yaml")) + sorted(crds.glob("eventing*.yaml")):
+        yield CRDS, yaml.safe_load(file.read_text())
+    reading = {"apiGroups": ["external.metrics.k8s.io"], "resources": ["*"], "verbs": ["*"]}
+    discovering = {"nonResourceURLs": ["/apis", "/apis/*", "/openapi/*"], "verbs": ["get"]}
+    yield (
+        f"{RBAC}/clusterroles",
+        {"metadata": {"name": "test-external-metrics"}, "rules": [reading, discovering]},
+    )
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+    anonymous = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
+    yield (
+        f"{RBAC}/clusterrolebindings",
+        {
+            "metadata": {"name": "test-external-metrics"},
+            "roleRef": {**role, "name": "test-external-metrics"},
+            "subjects": [{**anonymous, "name": "system:anonymous"}],
+        },
+    )
+    name = _ADAPTER.partition(".")[0]
+    port = {"port": secure, "name": "https"}
+    yield (
+        f"/api/v1/namespaces/{NAMESPACE}/services",
+        {
+            "metadata": {"name": name},
+            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [port]},
+        },
+    )
+    yield (
+        API_SERVICES,
+        {
+            "metadata": {"name": METRICS},
+            "spec": {
+                "service": {"name": name, "namespace": NAMESPACE, "port": secure},
+                "group": "external.metrics.k8s.io",
+                "version": "v1beta1",
+                "groupPriorityMinimum": 100,
+                "versionPriority": 100,
+                "insecureSkipTLSVerify": True,
+            },
+        },
+    )
+
+
+def _wait_for_crds(api: Api) -> None:
+    def served() -> bool:
+        try:
+            api.get("/apis/keda.sh/v1alpha1/scaledobjects")
+            api.get("/apis/eventing.keda.sh/v1alpha1/clustercloudeventsources")
+        except ApiError:
+            return False
+        return True
+
+    wait_until(served, "the API serves KEDA's objects", START_S)
+
+
+def _wait_until_served(api: Api, running: Keda) -> None:
+    def served() -> bool:
+        for process, log in zip((running.operator, running.adapter), running.logs, strict=True):
+            if process.poll() is not None:
+                last = " | ".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+                raise ControlPlaneError(f"KEDA's {log.stem} ended: {last}")
+        conditions = api.get(f"{API_SERVICES}/{METRICS}").get("status", {}).get("conditions", [])
+        return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+
+    wait_until(served, "the external metrics API is available", START_S)
+
+
+def _deleted(api: Api, path: str) -> None:
+    try:
+        api.delete(path)
+    except (ApiError, OSError):
+        print(f"{path} is left in the test cluster", file=sys.stderr)
+
+
+def scaled_object(
+    name: str,
+    target: str,
+    address: str,
+    metadata: Mapping[str, str],
+    *,
+    most: int,
+    authentication: str = "",
+    polling_s: int = 2,
+) -> Object:
+    """Return a ScaledObject for a Deployment, which scales at once in both directions."""
+    trigger: Object = {"type": "external", "metadata": {"scalerAddress": address, **metadata}}
+    if authentication:
+        trigger["metadata"]["enableTLS"] = "true"
+        trigger["authenticationRef"] = {"name": authentication}
+    at_once = {"stabilizationWindowSeconds": 0}
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": name},
+        "spec": {
+            "scaleTargetRef": {"name": target},
+            "minReplicaCount": 1,
+            "maxReplicaCount": most,
+            "pollingInterval": polling_s,
+            "advanced": {
+                "horizontalPodAutoscalerConfig": {
+                    "behavior": {"scaleDown": at_once, "scaleUp": at_once}
+                }
+            },
+            "triggers": [trigger],
+        },
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Build KEDA ahead of the tests; exit 1 with one line where that fails."""
+    try:
+        print(folder())
+    except ControlPlaneError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
