@@ -179,7 +179,7 @@ async def test_the_predictions_are_written_as_the_decision_had_them(scene: Scene
     scene.cluster.put_pod(replace(pod, node_name="w1"))
     await scene.clock.advance(1.0)
     ((_, annotations),) = scene.cluster.written
-    predicted = json.loads(annotations[PREDICTED_MS])
+    predicted = json.loads(annotations[PREDICTED_MS] or "")
     assert {name: predicted[name] for name in ("w1", "w2", "w3")} == {
         "w1": 15.0,
         "w2": 30.0,
