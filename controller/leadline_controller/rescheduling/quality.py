@@ -54,7 +54,7 @@ def _bandwidth(
         return f"the bandwidth of {node} was measured {now_s - known.at_s:.0f} s ago"
     if known.is_suspect:
         return f"one test contradicts the bandwidth of {node}, and another one is to decide"
-    if getattr(known, "is_host_limited", False):
+    if known.is_host_limited:
         return f"the bandwidth of {node} was limited by a board and not by its link"
     if known.source != TESTS:
         return f"the bandwidth of {node} is from its {known.source} and not from a test"
