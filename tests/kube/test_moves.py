@@ -114,8 +114,10 @@ async def test_a_disruption_budget_is_respected(place: Town, plane: ControlPlane
         plan = await here.rescheduler.plan()
 
         assert plan.moves == ()
-        assert "allows no disruption now" in plan.stays[0].why
-        move = PlannedMove(pod_of(here, place), place.node(1), place.node(2), "somebody insists")
+        pod = pod_of(here, place)
+        why = next(stay.why for stay in plan.stays if stay.pod == pod.key)
+        assert "allows no disruption now" in why
+        move = PlannedMove(pod, place.node(1), place.node(2), "somebody insists")
         (outcome,) = await here.rescheduler.submit(replace(plan, moves=(move,)))
         assert outcome.ending == "refused"
         assert place.where() == ["n1"]

@@ -113,4 +113,8 @@ def test_new_pods_avoid_a_throttled_board_within_30_s(played: Played) -> None:
     later = [board for at_s, board in played.pods if at_s - played.throttled_s > NOTICED_S]
     assert len(later) >= AFTER_S / 2
     assert played.throttled not in later
-    assert played.seen[-1].mbps[played.throttled] < 2 * THROTTLED_MBPS
+    last, board = played.seen[-1], played.throttled
+    assert last.mbps[board] < RATES_MBPS[board] / 2
+    # A busy machine, which all boards of a lab share, may hide how slow the link is.
+    is_exact = board not in (*last.bounds, *last.suspects, *last.limited)
+    assert not is_exact or last.mbps[board] < 2 * THROTTLED_MBPS
