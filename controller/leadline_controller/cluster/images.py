@@ -175,6 +175,7 @@ class ImageState:
         self._layers: dict[str, Mapping[str, Layers]] = {}  # by digest -> architecture -> layers
         self._known: Mapping[str, Mapping[str, Layers]] = {}  # both, by any name
         self._held: dict[str, frozenset[str]] = {}
+        self._is_stale = False  # both, after a registry told something
         self._dirty: set[str] = set()
         self._check_at_s = np.inf
         self._listed: Counter[str] = Counter()  # nodes that list an image, by digest
@@ -304,14 +305,8 @@ class ImageState:
         if self._digests.get(image) == by_digest and self._layers.get(by_digest) == layers:
             return
         self._digests[image], self._layers[by_digest] = by_digest, layers
-        self._known = {
-            **self._layers,
-            **{name: self._layers[digest] for name, digest in self._digests.items()},
-        }
-        digests = (layer.digest for each in layers.values() for layer in each)
-        self._held = {**dict.fromkeys(digests, frozenset()), **self._held}
-        self._dirty = set(self._nodes)
-        self._base = None
+        # Thousands are told at a start, so what is made of all of them waits for who reads it.
+        self._is_stale, self._base = True, None
 
     def wanted(self, pods: Iterable[Pod]) -> dict[str, set[str]]:
         """The images whose layers are worth asking for: full name -> the pull secrets
@@ -332,7 +327,7 @@ class ImageState:
 
     def layers_on(self, node: str, image: str) -> Layers | None:
         """The layers of the image for this node's architecture, None if unknown."""
-        known = self._known.get(image)
+        known = self._layers.get(self._digests.get(image, image))
         if not known:
             return None
         found = known.get(self._nodes[node].architecture, known.get(""))
@@ -451,12 +446,15 @@ class ImageState:
     # Which layers a node has.
 
     def _refresh(self, now_s: float) -> None:
+        is_stale, self._is_stale = self._is_stale, False
+        if is_stale:
+            self._dirty = set(self._nodes)
         due: set[str] = set()
         if self._check_at_s <= now_s:
             due = {name for name, known in self._nodes.items() if known.check_at_s <= now_s}
             left = (known.check_at_s for known in self._nodes.values())
             self._check_at_s = min((at_s for at_s in left if at_s > now_s), default=np.inf)
-        elif not self._dirty:
+        elif not self._dirty and not is_stale:
             return
         changed: dict[str, set[str]] = {}
         for name in self._dirty | due:
@@ -475,6 +473,14 @@ class ImageState:
             known.held = held
         self._dirty = set()
         self._toggle(changed)
+        if is_stale:  # new ones, because earlier views keep theirs
+            by_name = {name: self._layers[digest] for name, digest in self._digests.items()}
+            self._known = {**self._layers, **by_name}
+            every = (
+                layer for each in self._layers.values() for of in each.values() for layer in of
+            )
+            none: frozenset[str] = frozenset()
+            self._held = {layer.digest: self._held.get(layer.digest, none) for layer in every}
 
     def _images_on(self, known: _NodeImages, now_s: float) -> Iterator[str]:
         """The images that the node has, by digest where that is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -272,6 +273,19 @@ def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() 
     assert DB_DIGEST not in scene.state.images.wanted(pods)
 
 
+def test_all_that_a_file_has_is_learned_in_a_moment() -> None:
+    scene = Scene(*[node(f"n{i}") for i in range(100)])
+    told = [
+        (f"reg.example/app-{i}:1", f"reg.example/app-{i}@sha256:{i:064x}", Layer(f"own-{i}", 1.0))
+        for i in range(3000)
+    ]
+    before_s = time.process_time()
+    for image, by_digest, layer in told:
+        scene.state.images.learn(image, by_digest, {"": (BASE, layer)})
+    assert time.process_time() - before_s < 0.2
+    assert scene.missing(told[-1][0]) == [31.0] * 100
+
+
 def test_a_reading_has_what_the_listing_shows() -> None:
     scene = Scene(node("n1", WEB_DIGEST), node("n2"))
     scene.state.apply(PodChanged(pod("db", DB, on="n1", awaited_images=(DB,))))
@@ -286,3 +300,10 @@ def test_a_reading_has_what_the_listing_shows() -> None:
     ]
     assert first.pulling == ((DB, 20.0, 3.0),)
     assert (second.images, second.pulling, second.speed) == ((), (), None)
+
+
+def test_what_is_told_before_the_nodes_are_listed_is_known() -> None:
+    scene = Scene()
+    assert scene.missing(WEB) == []
+    scene.state.apply(Relisted((node("n1"),), ()))
+    assert scene.missing(WEB) == [40.0]
