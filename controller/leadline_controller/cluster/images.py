@@ -10,7 +10,7 @@ Otherwise the kubelet has deleted it.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import NamedTuple
@@ -175,6 +175,7 @@ class ImageState:
         self._layers: dict[str, Mapping[str, Layers]] = {}  # by digest -> architecture -> layers
         self._known: Mapping[str, Mapping[str, Layers]] = {}  # both, by any name
         self._held: dict[str, frozenset[str]] = {}
+        self._wanted: Set[str] = frozenset()  # when last asked
         self._is_stale = False  # both, after a registry told something
         self._dirty: set[str] = set()
         self._check_at_s = np.inf
@@ -293,20 +294,31 @@ class ImageState:
 
     # What registries know.
 
-    def learn(self, image: str, by_digest: str, layers: Mapping[str, Layers]) -> None:
+    def learn(self, image: str, by_digest: str, layers: Mapping[str, Layers]) -> set[str]:
         """A registry tells an image's digest, and its layers for each architecture ("" for all).
-        image, by_digest: full names."""
-        if len(self._layers) >= _MAX_IMAGES and by_digest not in self._layers:
-            self._digests.clear()
-            self._layers.clear()
-            self._held = {}
-            for node in self._nodes.values():
-                node.held = frozenset()
+        image, by_digest: full names. Returns the images that were forgotten for it, the oldest of
+        those that nothing wants."""
         if self._digests.get(image) == by_digest and self._layers.get(by_digest) == layers:
-            return
+            return set()
         self._digests[image], self._layers[by_digest] = by_digest, layers
         # Thousands are told at a start, so what is made of all of them waits for who reads it.
         self._is_stale, self._base = True, None
+        return self._make_room(by_digest)
+
+    def _make_room(self, newest: str) -> set[str]:
+        forgotten: set[str] = set()
+        if len(self._layers) > _MAX_IMAGES:
+            kept = {self._digests.get(name, name) for name in self._wanted} | {newest}
+            unwanted = (digest for digest in self._layers if digest not in kept)
+            oldest = next(unwanted, next(iter(self._layers)))
+            del self._layers[oldest]
+            forgotten = {name for name, digest in self._digests.items() if digest == oldest}
+        elif len(self._digests) > _MAX_IMAGES:
+            unwanted = (name for name in self._digests if name not in self._wanted)
+            forgotten = {next(unwanted, next(iter(self._digests)))}
+        for name in forgotten:
+            del self._digests[name]
+        return forgotten
 
     def wanted(self, pods: Iterable[Pod]) -> dict[str, set[str]]:
         """The images whose layers are worth asking for: full name -> the pull secrets
@@ -323,6 +335,7 @@ class ImageState:
         for name, nodes in self._listed.items():
             if nodes > 0 and name.partition("/")[0] in registries:
                 wanted.setdefault(name, set())
+        self._wanted = wanted.keys()
         return wanted
 
     def layers_on(self, node: str, image: str) -> Layers | None:

@@ -44,7 +44,7 @@ _BURST_HOURS = 4
 _MAX_IMAGES = 4096
 _MAX_REGISTRIES = 256
 Layers = tuple[Layer, ...]
-Learn = Callable[[str, str, Mapping[str, Layers]], None]
+Learn = Callable[[str, str, Mapping[str, Layers]], Set[str]]
 
 
 class Registry(Protocol):
@@ -109,7 +109,7 @@ class _Image:
 
 
 class ImageLookup:
-    """Asks for what `wanted` says and tells `learn`.
+    """Asks for what `wanted` says and tells `learn`, which returns the images that it forgot.
 
     wanted: full name -> namespace/name of the pull secrets of the pods that name it. architectures:
     those of the nodes. logins: reads a secret's credentials by registry. now_s: a monotonic clock.
@@ -301,7 +301,8 @@ class ImageLookup:
     def _tell(self, known: KnownImage) -> None:
         layers = {architecture: each for architecture, each in known.layers.items() if each}
         if layers:  # no board can run an image without
-            self._learn(known.image, known.by_digest, layers)
+            for forgotten in self._learn(known.image, known.by_digest, layers):
+                self._images.pop(forgotten, None)  # so it is asked for again where it is wanted
 
     async def _known(
         self, image: str, state: _Image, endpoint: Endpoint, host: _Host

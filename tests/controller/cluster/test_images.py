@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from leadline_controller.cluster import images
 from leadline_controller.cluster.images import ImageState, PullTimes, pull_speed
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.images import read_listed_images
@@ -271,6 +272,26 @@ def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() 
     }
     scene.state.apply(NodeChanged(node("n1")))
     assert DB_DIGEST not in scene.state.images.wanted(pods)
+
+
+def test_a_full_memory_forgets_the_oldest_that_nothing_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "_MAX_IMAGES", 3)
+    scene = Scene(node("n1", WEB_DIGEST, DB_DIGEST))
+    learn, names = scene.state.images.learn, [f"reg.example/app-{i}:1" for i in range(4)]
+    layer = Layer("app", 5.0)
+    scene.state.images.wanted([pod("web", WEB)])
+    assert learn(names[0], f"reg.example/app-0@sha256:{0:064x}", {"": (layer,)}) == set()
+    assert learn(names[1], f"reg.example/app-1@sha256:{1:064x}", {"": (layer,)}) == {names[0]}
+    assert scene.missing(DB) == [0.0], "wanted, because n1 has it"
+    scene.state.images.wanted([pod("app", names[1])])
+    scene.state.apply(NodeChanged(node("n1", DB_DIGEST)))
+    assert learn(names[2], f"reg.example/app-2@sha256:{2:064x}", {"": (layer,)}) == {WEB}
+    assert np.isnan(scene.missing(WEB)).all()
+    assert scene.missing(names[1]) == [5.0]
+    # Names of the same image have the same limit.
+    assert learn(names[3], f"reg.example/app-2@sha256:{2:064x}", {"": (layer,)}) == {DB}
 
 
 def test_all_that_a_file_has_is_learned_in_a_moment() -> None:

@@ -32,6 +32,7 @@ class Scene:
         self.registry.push("web", "", ARM)
         self.registry.push("web", "1", BOTH)
         self.read: list[str] = []
+        self.forgotten: Set[str] = frozenset()
         self.lookup = ImageLookup(
             LookupSettings(**settings),  # type: ignore[arg-type]  # as the caller has them
             Registries(),
@@ -43,8 +44,11 @@ class Scene:
             lambda: self.now_s,
         )
 
-    def _learn(self, image: str, by_digest: str, layers: Mapping[str, tuple[Layer, ...]]) -> None:
+    def _learn(
+        self, image: str, by_digest: str, layers: Mapping[str, tuple[Layer, ...]]
+    ) -> Set[str]:
         self.learned[image] = by_digest, layers
+        return self.forgotten
 
     async def _logins(self, key: str) -> Mapping[str, Credentials]:
         self.read.append(key)
@@ -89,6 +93,19 @@ async def test_a_digest_is_asked_for_once() -> None:
     assert await scene.pass_time() == {f"GET web {digest(AMD)}"}
     for _ in range(3):
         assert await scene.pass_time(10_000) == set()
+
+
+async def test_what_was_forgotten_for_another_image_is_asked_for_again() -> None:
+    scene = Scene()
+    by_digest = f"reg.example/web@{digest(AMD)}"
+    scene.wanted = {by_digest: set()}
+    await scene.pass_time()
+    scene.wanted[WEB], scene.forgotten = set(), {by_digest}
+    await scene.pass_time(1)
+    scene.learned.clear()
+    scene.forgotten = frozenset()
+    assert await scene.pass_time(1) == {f"GET web {digest(AMD)}"}
+    assert list(scene.learned) == [by_digest]
 
 
 async def test_a_registry_that_is_away_is_left_alone_for_longer_and_longer() -> None:
