@@ -335,7 +335,7 @@ class Kubelets:
 
 def layered_controller(settings: Settings) -> wiring.Controller:
     controller = wiring.Controller(settings, MemoryCluster())
-    controller.state.apply(Relisted((Node("n1"),), ()))
+    controller.state.apply(Relisted((Node("n1"),), (Pod("default", "web", "u", node_name="n1"),)))
     agent = Agent("n1", version="", hardware_model="", address="")
     controller.telemetry.birth(agent, Stamp(b"0" * 16, 1, 1, 0, 0.0))
     layers = {"": (Layer("sha256:x", 20.0),)}

@@ -33,6 +33,7 @@ _MAX_IMAGES = 4096
 # A pull of less says more about the registry's delay than about its speed.
 _LEAST_MB = 1.0
 _LEAST_S = 0.001
+_MOST_MBPS = 1e6  # the wire's, 1 Tbit/s
 _SAMPLES = 16
 _KEPT_WEIGHT = 0.8  # of a pull after each later one
 _RELATIVE_ERROR = 0.15
@@ -83,7 +84,8 @@ class PullTimes:
     def add(self, size_mb: float, took_s: float) -> None:
         """A pull of so many MB took so long. Two in sequence that contradict those before show that
         the link has changed, so only these two count."""
-        self._samples = [*self._samples, (size_mb, max(took_s, _LEAST_S))][-_SAMPLES:]
+        took_s = max(took_s, size_mb * 8 / _MOST_MBPS, _LEAST_S)
+        self._samples = [*self._samples, (size_mb, took_s)][-_SAMPLES:]
         if before := self._samples[:-2]:
             expected = pull_speed(before)
             ratios = [took / expected.seconds(mb) for mb, took in self._samples[-2:]]
@@ -224,11 +226,9 @@ class ImageState:
             return
         if pod.awaited_images:
             self._awaiting[pod.uid] = (pod, node)
-        elif not pod.started_images:
-            return
         before = known.pods.get(pod.uid)
         known.pods[pod.uid] = pod
-        if before is None or before.started_images != pod.started_images:
+        if pod.started_images != (() if before is None else before.started_images):
             self._dirty.add(node)
 
     def remove(self, pod: Pod, node: str) -> None:
@@ -243,9 +243,11 @@ class ImageState:
         self._dirty.add(node)
 
     def observe(self, pull: ImagePull) -> float | None:
-        """A kubelet reports a pull. Returns how fast it was, Mbit/s, None if that is not known."""
+        """A kubelet reports a pull. Returns how fast it was, Mbit/s, None if that is not known.
+        Whoever may write events in one namespace can claim a pull, so it counts only for a pod on
+        that node, and no faster than any link."""
         known = self._nodes.get(pull.node)
-        if known is None:
+        if known is None or pull.pod_uid not in known.pods:
             return None
         if pull.took_s is None:
             self._began(known, pull)
@@ -290,7 +292,7 @@ class ImageState:
             return None
         (known.exact if is_exact else known.rough).add(size_mb, took_s)
         self._base = None
-        return size_mb * 8 / took_s if is_exact else None
+        return min(size_mb * 8 / took_s, _MOST_MBPS) if is_exact else None
 
     # What registries know.
 

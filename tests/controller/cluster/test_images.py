@@ -21,6 +21,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_wire.codec import MOST_MBPS
 
 WEB, DB = "reg.example/web:1", "reg.example/db:1"
 WEB_DIGEST, DB_DIGEST = "reg.example/web@sha256:" + "a" * 64, "reg.example/db@sha256:" + "b" * 64
@@ -65,6 +66,7 @@ class Scene:
         return list(map(float, view.images.waiting_mb(view.table)))
 
     def pull(self, on: str, image: str, **fields: object) -> float | None:
+        self.state.apply(PodChanged(pod("uid", on=on)))
         return self.state.images.observe(ImagePull(on, "uid", image, **fields))  # type: ignore[arg-type]  # as above
 
 
@@ -222,6 +224,30 @@ def test_pulls_of_unknown_nodes_and_images_are_harmless() -> None:
     scene.pull("n1", DB)
     scene.pull("n1", DB, took_s=0.0, size_mb=50.0)
     assert np.isfinite(scene.state.images.table(scene.table).pull_mbps).all()
+
+
+@pytest.mark.parametrize("uid", ["elsewhere", "unplaced", "unknown"])
+def test_a_pull_counts_only_for_a_pod_on_its_node(uid: str) -> None:
+    scene = Scene(node("n1"), node("n2"))
+    scene.state.apply(PodChanged(pod("elsewhere", WEB, on="n2", awaited_images=(WEB,))))
+    scene.state.apply(PodChanged(pod("unplaced", WEB, awaited_images=(WEB,))))
+    claimed = ImagePull("n1", uid, DB)
+    for pull in (claimed, replace(claimed, took_s=5.0, size_mb=50.0)):
+        assert scene.state.images.observe(pull) is None
+    scene.state.images.observe(replace(claimed, took_s=5.0, size_mb=50.0, is_old=True))
+    assert scene.missing(DB)[0] == 50.0
+    assert np.isnan(scene.state.images.table(scene.table).pull_mbps).all()
+
+
+def test_a_pull_is_no_faster_than_any_link() -> None:
+    scene = Scene(node("n1"))
+    huge = "reg.example/huge:1"
+    by_digest = "reg.example/huge@sha256:" + "e" * 64
+    scene.state.images.learn(huge, by_digest, {"": (Layer("huge", 1e6),)})
+    scene.pull("n1", huge)
+    assert scene.pull("n1", huge, took_s=1e-9) == MOST_MBPS
+    (speed,) = scene.state.images.table(scene.table).pull_mbps
+    assert speed < 1.1 * MOST_MBPS
 
 
 def test_a_relist_keeps_what_was_learned() -> None:
