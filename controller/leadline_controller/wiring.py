@@ -304,11 +304,17 @@ class Controller:
 
     async def _follow_pulls(self, pulls: PullSource) -> None:
         """What a board just pulled, its link can do, too. An error must not end the controller."""
+        last = ""
         async with aclosing(pulls.watch_pulls()) as reported:
             async for pull in reported:
-                mbps = self.state.images.observe(pull)
-                if mbps is not None:
-                    self.telemetry.pulled(pull.node, mbps, self.clock.now_s())
+                try:
+                    mbps = self.state.images.observe(pull)
+                    if mbps is not None:
+                        self.telemetry.pulled(pull.node, mbps, self.clock.now_s())
+                except Exception as error:  # noqa: BLE001  # the next pull may be better
+                    if repr(error) != last:
+                        last = repr(error)
+                        log.error("a pull on node %s is not counted: %s", pull.node, last)
 
     def _architectures(self) -> frozenset[str]:
         labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())

@@ -335,7 +335,7 @@ class Kubelets:
 
 def layered_controller(settings: Settings) -> wiring.Controller:
     controller = wiring.Controller(settings, MemoryCluster())
-    controller.state.apply(Relisted((Node("n1"),), ()))
+    controller.state.apply(Relisted((Node("n1"),), (Pod("default", "web", "u", node_name="n1"),)))
     agent = Agent("n1", version="", hardware_model="", address="")
     controller.telemetry.birth(agent, Stamp(b"0" * 16, 1, 1, 0, 0.0))
     layers = {"": (Layer("sha256:x", 20.0),)}
@@ -358,6 +358,29 @@ async def test_a_pull_teaches_the_nodes_speed_and_a_lower_bound_of_its_link() ->
         assert link.bandwidth is not None
         assert link.bandwidth.source == "pulls"
         assert link.bandwidth.lower_bound
+
+
+async def test_a_pull_that_fails_is_logged_once_and_the_next_ones_count(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = layered_controller(Settings(images=LookupSettings(enabled=False)))
+    began = ImagePull("n1", "u", "reg.example/web:1")
+    bad = replace(began, image="bad")
+    observe = controller.state.images.observe
+
+    def fail_once_bad(pull: ImagePull) -> float | None:
+        if pull is bad:
+            raise ArithmeticError("a fault of ours")
+        return observe(pull)
+
+    monkeypatch.setattr(controller.state.images, "observe", fail_once_bad)
+    pulls = Kubelets(bad, bad, began, replace(began, took_s=2.3))
+    async with controller.looking_up_images(pulls):
+        table = controller.state.table
+        assert await eventually(
+            lambda: controller.state.images.table(table).pull_mbps.tolist() == [pytest.approx(80)]
+        )
+    assert caplog.text.count("a pull on node n1 is not counted: ArithmeticError") == 1
 
 
 async def test_no_registry_is_asked_by_rules_that_cannot_be_read(

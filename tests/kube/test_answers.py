@@ -21,8 +21,9 @@ from leadline_controller.decisions.log import BOUND, DecisionLog
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU
 from leadline_controller.framework.ports import Relisted
+from leadline_controller.kube.client import ReachabilityLog
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.kube.reflector import RESOURCES, watch_cluster
+from leadline_controller.kube.reflector import RESOURCES, watch_cluster, watch_pulls
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
@@ -45,6 +46,7 @@ from tests.kube.wire import (
 from tests.support.manual_clock import ManualClock
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+PULLS = "/api/v1/events"
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 DONE = json_answer({"kind": "Status", "status": "Success"}, status=201)
@@ -290,3 +292,21 @@ async def test_a_failed_watch_resumes_from_its_version(tmp_path: Path, trouble: 
     watches = [query for query in wire.queries(PODS) if "watch" in query]
     assert {query["resourceVersion"] for query in watches} == {"5"}
     assert len(wire.queries(PODS)) == len(watches) + 1  # listed once
+
+
+@pytest.mark.usefixtures("quick_backoff")
+async def test_events_that_break_the_reader_are_logged_once_and_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = 'Successfully pulled image "web:1" in 2s'
+    about, source = {"kind": "Pod", "uid": "u"}, {"host": "n1"}
+    pulled = {"reason": "Pulled", "message": message, "involvedObject": about, "source": source}
+    wire, bad = FakeServer(), json_answer({"items": ["no event"], "metadata": {}})
+    wire.answer(PULLS, bad, bad, bad, bad, listing(pulled))
+    wire.answer(f"watch {PULLS}", stream())
+    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S):
+        pulls = watch_pulls(server, ReachabilityLog(server.url))
+        assert (await anext(pulls)).took_s == 2.0
+        await pulls.aclose()
+    # Once for each of the two watches.
+    assert 1 <= caplog.text.count("reading events failed, trying again: AttributeError") <= 2

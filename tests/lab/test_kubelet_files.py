@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
-from leadline_controller.lab import images
+from leadline_controller.lab import cgroups, images
 from leadline_controller.lab.errors import LabError
 from leadline_controller.lab.kubelets import BINARIES, find_binaries, pod_subnet
 from leadline_controller.lab.spec import BoardSpec, LabSpec
@@ -65,3 +66,18 @@ def test_random_layers_stay_as_large_as_they_were_asked_to_be() -> None:
     assert len(random_layer(1.5, seed=1).blob) == pytest.approx(1.5e6, rel=0.01)
     assert random_layer(0.1, seed=1) == random_layer(0.1, seed=1)
     assert random_layer(0.1, seed=1).digest != random_layer(0.1, seed=2).digest
+
+
+def test_a_process_of_another_pid_namespace_is_named_and_not_killed_as_our_own_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
+    monkeypatch.setattr(cgroups, "_hierarchies", lambda: [tmp_path])
+    monkeypatch.setattr(cgroups, "_END_S", 0.05)
+    board = tmp_path / cgroups.name("lab", "n1")
+    board.mkdir()
+    (board / "cgroup.procs").write_text("0\n4194305\n")
+    with pytest.raises(LabError, match=r"processes \[0, 4194305\] did not end"):
+        cgroups.end("lab")
+    assert set(killed) == {4194305}

@@ -10,7 +10,7 @@ Otherwise the kubelet has deleted it.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import NamedTuple
@@ -33,6 +33,7 @@ _MAX_IMAGES = 4096
 # A pull of less says more about the registry's delay than about its speed.
 _LEAST_MB = 1.0
 _LEAST_S = 0.001
+_MOST_MBPS = 1e6  # the wire's, 1 Tbit/s
 _SAMPLES = 16
 _KEPT_WEIGHT = 0.8  # of a pull after each later one
 _RELATIVE_ERROR = 0.15
@@ -83,7 +84,8 @@ class PullTimes:
     def add(self, size_mb: float, took_s: float) -> None:
         """A pull of so many MB took so long. Two in sequence that contradict those before show that
         the link has changed, so only these two count."""
-        self._samples = [*self._samples, (size_mb, max(took_s, _LEAST_S))][-_SAMPLES:]
+        took_s = max(took_s, size_mb * 8 / _MOST_MBPS, _LEAST_S)
+        self._samples = [*self._samples, (size_mb, took_s)][-_SAMPLES:]
         if before := self._samples[:-2]:
             expected = pull_speed(before)
             ratios = [took / expected.seconds(mb) for mb, took in self._samples[-2:]]
@@ -175,6 +177,8 @@ class ImageState:
         self._layers: dict[str, Mapping[str, Layers]] = {}  # by digest -> architecture -> layers
         self._known: Mapping[str, Mapping[str, Layers]] = {}  # both, by any name
         self._held: dict[str, frozenset[str]] = {}
+        self._wanted: Set[str] = frozenset()  # when last asked
+        self._is_stale = False  # both, after a registry told something
         self._dirty: set[str] = set()
         self._check_at_s = np.inf
         self._listed: Counter[str] = Counter()  # nodes that list an image, by digest
@@ -222,11 +226,9 @@ class ImageState:
             return
         if pod.awaited_images:
             self._awaiting[pod.uid] = (pod, node)
-        elif not pod.started_images:
-            return
         before = known.pods.get(pod.uid)
         known.pods[pod.uid] = pod
-        if before is None or before.started_images != pod.started_images:
+        if pod.started_images != (() if before is None else before.started_images):
             self._dirty.add(node)
 
     def remove(self, pod: Pod, node: str) -> None:
@@ -241,9 +243,11 @@ class ImageState:
         self._dirty.add(node)
 
     def observe(self, pull: ImagePull) -> float | None:
-        """A kubelet reports a pull. Returns how fast it was, Mbit/s, None if that is not known."""
+        """A kubelet reports a pull. Returns how fast it was, Mbit/s, None if that is not known.
+        Whoever may write events in one namespace can claim a pull, so it counts only for a pod on
+        that node, and no faster than any link."""
         known = self._nodes.get(pull.node)
-        if known is None:
+        if known is None or pull.pod_uid not in known.pods:
             return None
         if pull.took_s is None:
             self._began(known, pull)
@@ -288,30 +292,35 @@ class ImageState:
             return None
         (known.exact if is_exact else known.rough).add(size_mb, took_s)
         self._base = None
-        return size_mb * 8 / took_s if is_exact else None
+        return min(size_mb * 8 / took_s, _MOST_MBPS) if is_exact else None
 
     # What registries know.
 
-    def learn(self, image: str, by_digest: str, layers: Mapping[str, Layers]) -> None:
+    def learn(self, image: str, by_digest: str, layers: Mapping[str, Layers]) -> set[str]:
         """A registry tells an image's digest, and its layers for each architecture ("" for all).
-        image, by_digest: full names."""
-        if len(self._layers) >= _MAX_IMAGES and by_digest not in self._layers:
-            self._digests.clear()
-            self._layers.clear()
-            self._held = {}
-            for node in self._nodes.values():
-                node.held = frozenset()
+        image, by_digest: full names. Returns the images that were forgotten for it, the oldest of
+        those that nothing wants."""
         if self._digests.get(image) == by_digest and self._layers.get(by_digest) == layers:
-            return
+            return set()
         self._digests[image], self._layers[by_digest] = by_digest, layers
-        self._known = {
-            **self._layers,
-            **{name: self._layers[digest] for name, digest in self._digests.items()},
-        }
-        digests = (layer.digest for each in layers.values() for layer in each)
-        self._held = {**dict.fromkeys(digests, frozenset()), **self._held}
-        self._dirty = set(self._nodes)
-        self._base = None
+        # Thousands are told at a start, so what is made of all of them waits for who reads it.
+        self._is_stale, self._base = True, None
+        return self._make_room(by_digest)
+
+    def _make_room(self, newest: str) -> set[str]:
+        forgotten: set[str] = set()
+        if len(self._layers) > _MAX_IMAGES:
+            kept = {self._digests.get(name, name) for name in self._wanted} | {newest}
+            unwanted = (digest for digest in self._layers if digest not in kept)
+            oldest = next(unwanted, next(iter(self._layers)))
+            del self._layers[oldest]
+            forgotten = {name for name, digest in self._digests.items() if digest == oldest}
+        elif len(self._digests) > _MAX_IMAGES:
+            unwanted = (name for name in self._digests if name not in self._wanted)
+            forgotten = {next(unwanted, next(iter(self._digests)))}
+        for name in forgotten:
+            del self._digests[name]
+        return forgotten
 
     def wanted(self, pods: Iterable[Pod]) -> dict[str, set[str]]:
         """The images whose layers are worth asking for: full name -> the pull secrets
@@ -328,11 +337,12 @@ class ImageState:
         for name, nodes in self._listed.items():
             if nodes > 0 and name.partition("/")[0] in registries:
                 wanted.setdefault(name, set())
+        self._wanted = wanted.keys()
         return wanted
 
     def layers_on(self, node: str, image: str) -> Layers | None:
         """The layers of the image for this node's architecture, None if unknown."""
-        known = self._known.get(image)
+        known = self._layers.get(self._digests.get(image, image))
         if not known:
             return None
         found = known.get(self._nodes[node].architecture, known.get(""))
@@ -451,12 +461,15 @@ class ImageState:
     # Which layers a node has.
 
     def _refresh(self, now_s: float) -> None:
+        is_stale, self._is_stale = self._is_stale, False
+        if is_stale:
+            self._dirty = set(self._nodes)
         due: set[str] = set()
         if self._check_at_s <= now_s:
             due = {name for name, known in self._nodes.items() if known.check_at_s <= now_s}
             left = (known.check_at_s for known in self._nodes.values())
             self._check_at_s = min((at_s for at_s in left if at_s > now_s), default=np.inf)
-        elif not self._dirty:
+        elif not self._dirty and not is_stale:
             return
         changed: dict[str, set[str]] = {}
         for name in self._dirty | due:
@@ -475,6 +488,14 @@ class ImageState:
             known.held = held
         self._dirty = set()
         self._toggle(changed)
+        if is_stale:  # new ones, because earlier views keep theirs
+            by_name = {name: self._layers[digest] for name, digest in self._digests.items()}
+            self._known = {**self._layers, **by_name}
+            every = (
+                layer for each in self._layers.values() for of in each.values() for layer in of
+            )
+            none: frozenset[str] = frozenset()
+            self._held = {layer.digest: self._held.get(layer.digest, none) for layer in every}
 
     def _images_on(self, known: _NodeImages, now_s: float) -> Iterator[str]:
         """The images that the node has, by digest where that is known."""

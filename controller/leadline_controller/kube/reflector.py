@@ -152,14 +152,21 @@ async def _follow_pulls(reflector: "Reflector[ImagePull]", pulls: asyncio.Queue[
         if pull.pod_uid and not pulls.full():  # a burst of more says nothing new
             pulls.put_nowait(pull)
 
+    waits_s, last = backoffs_s(1.0, 60.0), ""
     while True:
-        listed, version = await reflector.list()
-        for pull in listed:
-            report(replace(pull, is_old=True))
-        if version == _NOT_LISTED:
-            await reflector.wait_until_readable()
-        else:
-            await reflector.watch(version, report)
+        try:
+            listed, version = await reflector.list()
+            for pull in listed:
+                report(replace(pull, is_old=True))
+            if version == _NOT_LISTED:
+                await reflector.wait_until_readable()
+            else:
+                await reflector.watch(version, report)
+        except Exception as error:  # noqa: BLE001  # pods are scheduled without pulls too
+            if repr(error) != last:
+                last = repr(error)
+                _log.error("reading events failed, trying again: %s", last)
+            await asyncio.sleep(next(waits_s))
 
 
 async def _watch_until_relist(

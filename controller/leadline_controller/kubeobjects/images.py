@@ -13,6 +13,8 @@ from leadline_controller.parsing.fields import Fields
 # ImagePullBackOff or CrashLoopBackOff, nothing is downloaded now.
 _CREATING = ("", "ContainerCreating", "PodInitializing")
 _MAX_CONTAINERS = 64
+# Events are written by whoever may: a pull of a day, or of a TB, says nothing more if it is larger.
+_MOST_S, _MOST_MB = 86_400.0, 1e6
 _BY_DIGEST = re.compile(r"[a-z0-9:/._+-]{1,400}@sha256:[0-9a-f]{64}", re.IGNORECASE)
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "\xb5s": 1e-6, "ns": 1e-9}
 _DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s|us|\xb5s|ns)")
@@ -72,8 +74,8 @@ def read_pull(event: Mapping[str, Any]) -> ImagePull | None:
         node=str(node),
         pod_uid=str(uid),
         image=full_name(found["image"]),
-        took_s=_seconds(found["took"]),
-        size_mb=None if size is None else int(size) / 1e6,
+        took_s=min(_seconds(found["took"]), _MOST_S),
+        size_mb=None if size is None else min(int(size) / 1e6, _MOST_MB),
     )
 
 

@@ -58,7 +58,7 @@ def end(lab: str) -> None:
                 f"cgroup {cgroups[-1]}: processes {sorted(pids)} did not end; look at them with "
                 "ps, then try again"
             )
-        for pid in pids:
+        for pid in pids - {0}:  # one of another PID namespace; to kill 0 is to kill one's own group
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for cgroup in cgroups:

@@ -44,7 +44,7 @@ _BURST_HOURS = 4
 _MAX_IMAGES = 4096
 _MAX_REGISTRIES = 256
 Layers = tuple[Layer, ...]
-Learn = Callable[[str, str, Mapping[str, Layers]], None]
+Learn = Callable[[str, str, Mapping[str, Layers]], Set[str]]
 
 
 class Registry(Protocol):
@@ -109,7 +109,7 @@ class _Image:
 
 
 class ImageLookup:
-    """Asks for what `wanted` says and tells `learn`.
+    """Asks for what `wanted` says and tells `learn`, which returns the images that it forgot.
 
     wanted: full name -> namespace/name of the pull secrets of the pods that name it. architectures:
     those of the nodes. logins: reads a secret's credentials by registry. now_s: a monotonic clock.
@@ -137,7 +137,8 @@ class ImageLookup:
         self._cache = ImageCache(settings.path, int(settings.cache_mb * 2**20))
         self._images: dict[str, _Image] = {}
         self._hosts: dict[str, _Host] = {}
-        self._busy: set[str] = set()
+        self._busy: set[str] = set()  # the registries that are being asked
+        self._turn = 0  # of which wanted image it is to be asked for first
         self._tasks: set[asyncio.Task[None]] = set()
         self._unwritten: list[KnownImage] = []
         self._written_s = now_s()
@@ -165,19 +166,25 @@ class ImageLookup:
             self._cache.append(self._unwritten)
 
     def tick(self) -> None:
-        """Start what is due, at most four at once."""
+        """Start what is due, at most four at once and one of each registry. The next tick goes on
+        behind the last, so that registries that answer slowly can't keep the others waiting."""
         now_s, wanted = self._now_s(), self._wanted()
         for image, secrets in wanted.items():
             if len(self._images) < _MAX_IMAGES or image in self._images:
                 self._images.setdefault(image, _Image()).secrets = secrets
         if len(self._images) >= _MAX_IMAGES:
             self._images = {name: each for name, each in self._images.items() if name in wanted}
-        architectures = self._architectures()
-        for image in wanted:
+        if len(self._hosts) >= _MAX_REGISTRIES:
+            named = {each.registry for each in map(reference_of, wanted) if each is not None}
+            self._hosts = {n: host for n, host in self._hosts.items() if n in named | self._busy}
+        architectures, images = self._architectures(), list(wanted)
+        self._turn %= max(len(images), 1)
+        for at in (*range(self._turn, len(images)), *range(self._turn)):
             if len(self._busy) >= _AT_ONCE:
                 return
+            image = images[at]
             state, reference = self._images.get(image), reference_of(image)
-            if state is None or reference is None or image in self._busy:
+            if state is None or reference is None or reference.registry in self._busy:
                 continue
             if state.due_s > now_s or self._is_done(state, reference, architectures):
                 continue
@@ -186,7 +193,8 @@ class ImageLookup:
             if host is None or host.not_before_s > now_s or (is_new and host.tokens < 1):
                 continue
             host.tokens -= is_new
-            self._busy.add(image)
+            self._busy.add(reference.registry)
+            self._turn = at + 1
             task = asyncio.create_task(self._ask(image, state, reference, host))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -265,7 +273,7 @@ class ImageLookup:
             state.waits_s, state.why = 0.0, ""
             state.due_s = self._now_s() + _TAG_S * _RANDOM.uniform(0.75, 1.25)
         finally:
-            self._busy.discard(image)
+            self._busy.discard(reference.registry)
 
     async def _logins_of(self, secrets: Set[str]) -> dict[str, Credentials]:
         """The credentials of those pull secrets that may be read."""
@@ -301,7 +309,8 @@ class ImageLookup:
     def _tell(self, known: KnownImage) -> None:
         layers = {architecture: each for architecture, each in known.layers.items() if each}
         if layers:  # no board can run an image without
-            self._learn(known.image, known.by_digest, layers)
+            for forgotten in self._learn(known.image, known.by_digest, layers):
+                self._images.pop(forgotten, None)  # so it is asked for again where it is wanted
 
     async def _known(
         self, image: str, state: _Image, endpoint: Endpoint, host: _Host

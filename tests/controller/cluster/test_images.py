@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from leadline_controller.cluster import images
 from leadline_controller.cluster.images import ImageState, PullTimes, pull_speed
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.images import read_listed_images
@@ -19,6 +21,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_wire.codec import MOST_MBPS
 
 WEB, DB = "reg.example/web:1", "reg.example/db:1"
 WEB_DIGEST, DB_DIGEST = "reg.example/web@sha256:" + "a" * 64, "reg.example/db@sha256:" + "b" * 64
@@ -63,6 +66,7 @@ class Scene:
         return list(map(float, view.images.waiting_mb(view.table)))
 
     def pull(self, on: str, image: str, **fields: object) -> float | None:
+        self.state.apply(PodChanged(pod("uid", on=on)))
         return self.state.images.observe(ImagePull(on, "uid", image, **fields))  # type: ignore[arg-type]  # as above
 
 
@@ -222,6 +226,30 @@ def test_pulls_of_unknown_nodes_and_images_are_harmless() -> None:
     assert np.isfinite(scene.state.images.table(scene.table).pull_mbps).all()
 
 
+@pytest.mark.parametrize("uid", ["elsewhere", "unplaced", "unknown"])
+def test_a_pull_counts_only_for_a_pod_on_its_node(uid: str) -> None:
+    scene = Scene(node("n1"), node("n2"))
+    scene.state.apply(PodChanged(pod("elsewhere", WEB, on="n2", awaited_images=(WEB,))))
+    scene.state.apply(PodChanged(pod("unplaced", WEB, awaited_images=(WEB,))))
+    claimed = ImagePull("n1", uid, DB)
+    for pull in (claimed, replace(claimed, took_s=5.0, size_mb=50.0)):
+        assert scene.state.images.observe(pull) is None
+    scene.state.images.observe(replace(claimed, took_s=5.0, size_mb=50.0, is_old=True))
+    assert scene.missing(DB)[0] == 50.0
+    assert np.isnan(scene.state.images.table(scene.table).pull_mbps).all()
+
+
+def test_a_pull_is_no_faster_than_any_link() -> None:
+    scene = Scene(node("n1"))
+    huge = "reg.example/huge:1"
+    by_digest = "reg.example/huge@sha256:" + "e" * 64
+    scene.state.images.learn(huge, by_digest, {"": (Layer("huge", 1e6),)})
+    scene.pull("n1", huge)
+    assert scene.pull("n1", huge, took_s=1e-9) == MOST_MBPS
+    (speed,) = scene.state.images.table(scene.table).pull_mbps
+    assert speed < 1.1 * MOST_MBPS
+
+
 def test_a_relist_keeps_what_was_learned() -> None:
     scene = Scene(node("n1"))
     scene.pull("n1", WEB)
@@ -272,6 +300,39 @@ def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() 
     assert DB_DIGEST not in scene.state.images.wanted(pods)
 
 
+def test_a_full_memory_forgets_the_oldest_that_nothing_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "_MAX_IMAGES", 3)
+    scene = Scene(node("n1", WEB_DIGEST, DB_DIGEST))
+    learn, names = scene.state.images.learn, [f"reg.example/app-{i}:1" for i in range(4)]
+    layer = Layer("app", 5.0)
+    scene.state.images.wanted([pod("web", WEB)])
+    assert learn(names[0], f"reg.example/app-0@sha256:{0:064x}", {"": (layer,)}) == set()
+    assert learn(names[1], f"reg.example/app-1@sha256:{1:064x}", {"": (layer,)}) == {names[0]}
+    assert scene.missing(DB) == [0.0], "wanted, because n1 has it"
+    scene.state.images.wanted([pod("app", names[1])])
+    scene.state.apply(NodeChanged(node("n1", DB_DIGEST)))
+    assert learn(names[2], f"reg.example/app-2@sha256:{2:064x}", {"": (layer,)}) == {WEB}
+    assert np.isnan(scene.missing(WEB)).all()
+    assert scene.missing(names[1]) == [5.0]
+    # Names of the same image have the same limit.
+    assert learn(names[3], f"reg.example/app-2@sha256:{2:064x}", {"": (layer,)}) == {DB}
+
+
+def test_all_that_a_file_has_is_learned_in_a_moment() -> None:
+    scene = Scene(*[node(f"n{i}") for i in range(100)])
+    told = [
+        (f"reg.example/app-{i}:1", f"reg.example/app-{i}@sha256:{i:064x}", Layer(f"own-{i}", 1.0))
+        for i in range(3000)
+    ]
+    before_s = time.process_time()
+    for image, by_digest, layer in told:
+        scene.state.images.learn(image, by_digest, {"": (BASE, layer)})
+    assert time.process_time() - before_s < 0.2
+    assert scene.missing(told[-1][0]) == [31.0] * 100
+
+
 def test_a_reading_has_what_the_listing_shows() -> None:
     scene = Scene(node("n1", WEB_DIGEST), node("n2"))
     scene.state.apply(PodChanged(pod("db", DB, on="n1", awaited_images=(DB,))))
@@ -286,3 +347,10 @@ def test_a_reading_has_what_the_listing_shows() -> None:
     ]
     assert first.pulling == ((DB, 20.0, 3.0),)
     assert (second.images, second.pulling, second.speed) == ((), (), None)
+
+
+def test_what_is_told_before_the_nodes_are_listed_is_known() -> None:
+    scene = Scene()
+    assert scene.missing(WEB) == []
+    scene.state.apply(Relisted((node("n1"),), ()))
+    assert scene.missing(WEB) == [40.0]

@@ -48,6 +48,16 @@ def test_a_finished_pull_has_its_time_without_waiting(
     assert pull.size_mb == pytest.approx(size_mb)
 
 
+def test_a_pull_takes_a_day_and_has_a_terabyte_at_most() -> None:
+    pull = read_pull(
+        event(
+            "Pulled", f'Successfully pulled image "x" in {"9" * 9}h. Image size: {"9" * 15} bytes.'
+        )
+    )
+    assert pull is not None
+    assert (pull.took_s, pull.size_mb) == (86_400, 1e6)
+
+
 def test_a_pull_begins() -> None:
     found = read_pull(event("Pulling", 'Pulling image "reg:5000/a/b@sha256:1"'))
     assert found == ImagePull("n1", "u1", "reg:5000/a/b@sha256:1")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.framework.model import Layer
+from leadline_controller.registry import lookup
 from leadline_controller.registry.lookup import ImageLookup, LookupSettings
-from leadline_controller.registry.manifests import AwayError, BrokenError
-from leadline_controller.registry.registries import Credentials, Registries
+from leadline_controller.registry.manifests import AwayError, BrokenError, Index, Manifest
+from leadline_controller.registry.registries import Credentials, Endpoint, Registries
 
 from tests.support.registries import LOGIN, MemoryRegistry, digest, index, manifest
 
@@ -32,6 +33,7 @@ class Scene:
         self.registry.push("web", "", ARM)
         self.registry.push("web", "1", BOTH)
         self.read: list[str] = []
+        self.forgotten: Set[str] = frozenset()
         self.lookup = ImageLookup(
             LookupSettings(**settings),  # type: ignore[arg-type]  # as the caller has them
             Registries(),
@@ -43,8 +45,11 @@ class Scene:
             lambda: self.now_s,
         )
 
-    def _learn(self, image: str, by_digest: str, layers: Mapping[str, tuple[Layer, ...]]) -> None:
+    def _learn(
+        self, image: str, by_digest: str, layers: Mapping[str, tuple[Layer, ...]]
+    ) -> Set[str]:
         self.learned[image] = by_digest, layers
+        return self.forgotten
 
     async def _logins(self, key: str) -> Mapping[str, Credentials]:
         self.read.append(key)
@@ -91,6 +96,19 @@ async def test_a_digest_is_asked_for_once() -> None:
         assert await scene.pass_time(10_000) == set()
 
 
+async def test_what_was_forgotten_for_another_image_is_asked_for_again() -> None:
+    scene = Scene()
+    by_digest = f"reg.example/web@{digest(AMD)}"
+    scene.wanted = {by_digest: set()}
+    await scene.pass_time()
+    scene.wanted[WEB], scene.forgotten = set(), {by_digest}
+    await scene.pass_time(1)
+    scene.learned.clear()
+    scene.forgotten = frozenset()
+    assert await scene.pass_time(1) == {f"GET web {digest(AMD)}"}
+    assert list(scene.learned) == [by_digest]
+
+
 async def test_a_registry_that_is_away_is_left_alone_for_longer_and_longer() -> None:
     scene = Scene()
     scene.registry.failing = AwayError("reg.example: refused")
@@ -111,6 +129,57 @@ async def test_a_registry_that_is_away_is_left_alone_for_longer_and_longer() -> 
     assert scene.lookup.readings()[0].why == ""
 
 
+class Tarpits(MemoryRegistry):
+    """Registries slow-*.example take for ever; away-*.example are away at once."""
+
+    async def manifest(self, endpoint: Endpoint) -> Manifest | Index:
+        if "slow" in endpoint.host:
+            await asyncio.Event().wait()
+        if "away" in endpoint.host:
+            raise AwayError(f"{endpoint.host}: refused")
+        return await super().manifest(endpoint)
+
+
+def tarpits() -> Scene:
+    scene = Scene()
+    scene.lookup._registry = registry = Tarpits()
+    registry.push("web", "1", AMD)
+    return scene
+
+
+async def test_a_registry_that_answers_slowly_is_asked_one_thing_at_once() -> None:
+    scene = tarpits()
+    slow = {f"slow.example/web:{tag}": set[str]() for tag in range(9)}
+    scene.wanted = {**slow, WEB: set()}
+    await scene.pass_time()
+    assert list(scene.learned) == [WEB]
+    for task in scene.lookup._tasks:
+        task.cancel()
+
+
+async def test_registries_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "_AWAY_S", (0.0, 0.0))  # so each is due at each tick
+    scene = tarpits()
+    away = {f"away-{number}.example/web:1": set[str]() for number in range(8)}
+    scene.wanted = {**away, WEB: set()}
+    for _ in range(3):  # four at once
+        await scene.pass_time(1)
+    assert list(scene.learned) == [WEB]
+
+
+async def test_registries_that_no_image_names_any_more_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lookup, "_MAX_REGISTRIES", 3)
+    scene = tarpits()
+    scene.wanted = {f"away-{number}.example/web:1": set() for number in range(3)}
+    await scene.pass_time()
+    scene.wanted = {"away-0.example/web:1": set(), WEB: set()}
+    await scene.pass_time(1)
+    assert list(scene.learned) == [WEB]
+    assert scene.lookup.readings()[0].why, "the one that is still named is left alone"
+
+
 async def test_a_registry_says_when_to_come_again() -> None:
     scene = Scene()
     scene.registry.failing = AwayError("reg.example: HTTP status 429", 5000)
@@ -123,6 +192,7 @@ async def test_one_bad_image_does_not_stop_the_others() -> None:
     scene = Scene()
     scene.wanted = {"reg.example/none:1": set(), "not a reference": set(), WEB: set()}
     await scene.pass_time()
+    await scene.pass_time(1)
     assert list(scene.learned) == [WEB]
     (reading,) = scene.lookup.readings()
     assert (reading.images, reading.wanted, reading.why) == (1, 2, "reg.example: no such image")
