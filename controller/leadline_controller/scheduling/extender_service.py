@@ -247,6 +247,7 @@ class ExtenderService:
     def _misfit(self, pod: Pod, node: str) -> str | None:
         """Why the pod does not fit on the node. If one of kube-scheduler's own filters refuses it
         on every node, Leadline does not model what the pod demands, and kube-scheduler decides."""
+        pod = self._profile.profiles.applied(pod)
         with self._expected.suspended():
             view = self._state.view(self._telemetry, self._clock.now_s())
         at = view.table.index[node]

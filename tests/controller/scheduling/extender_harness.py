@@ -9,7 +9,7 @@ from leadline_controller.api.extender_protocol import read_extender_args
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
-from leadline_controller.framework.cycle import Filter, Strategy
+from leadline_controller.framework.cycle import Filter, Strategy, filters_with
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.kubeobjects.manifest import read_node
@@ -19,6 +19,7 @@ from leadline_controller.scheduling.extender_service import (
     ExtenderProfile,
     ExtenderService,
 )
+from leadline_controller.scheduling.service_profiles import ServiceProfiles
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -84,19 +85,24 @@ class ExtenderHarness:
         expected_s: float = 60.0,
         uncertain_s: float = 0.05,
         cluster: MemoryCluster | None = None,
+        profiles: ServiceProfiles | None = None,
     ) -> None:
+        strategy = strategy or Dacs(alpha=0.0)
+        own = filters_with(OWN_FILTERS, strategy)
+        at_binding = FILTERS if every_filter else {name: FILTERS[name] for name in BIND_FILTERS}
         self.cluster = cluster or MemoryCluster(nodes)
         self.clock = ManualClock()
         self.state = ClusterState()
         self.telemetry = TelemetryState(TimesToLive())
         self.decisions = DecisionLog()
         profile = ExtenderProfile(
-            strategy or Dacs(alpha=0.0),
-            FILTERS if every_filter else OWN_FILTERS,
+            strategy,
+            filters_with(FILTERS, strategy) if every_filter else own,
             Random(7),
+            profiles=profiles or ServiceProfiles(),
             warm_up_s=warm_up_s,
-            own=OWN_FILTERS,
-            at_binding=FILTERS if every_filter else {name: FILTERS[name] for name in BIND_FILTERS},
+            own=own,
+            at_binding=filters_with(at_binding, strategy),
             check_unmodelled=every_filter,
         )
         self.extender_service = ExtenderService(
