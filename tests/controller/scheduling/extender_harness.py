@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from leadline_controller.api.extender_protocol import read_extender_args
+from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
@@ -68,6 +69,14 @@ def extender_args(
     return read_extender_args(args(pod, names, nodes))
 
 
+def replacement_manifest(name: str, mbps: float) -> Object:
+    """A pod of the ReplicaSet whose uid is "uid-set"."""
+    made = pod_manifest(name, mbps)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "uid-set"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return made
+
+
 def binding(pod: Pod, node: str) -> ExtenderBindingArgs:
     return ExtenderBindingArgs(pod.namespace, pod.name, pod.uid, node)
 
@@ -125,6 +134,11 @@ class ExtenderHarness:
         pod = self.cluster.put_pod(pending(pod_manifest(name, mbps)))
         self.hear(PodChanged(pod))
         return pod
+
+    def keep_room(self, mbps: float, node: str) -> None:
+        """Reserve room on a node for the replacement of a pod that moves there."""
+        moved = pending(replacement_manifest("moved", mbps))
+        self.state.reserve(Reservation(moved, node, "elsewhere"))
 
     def outcome(self, name: str) -> tuple[str | None, str]:
         record = self.decisions.get(f"default/{name}")

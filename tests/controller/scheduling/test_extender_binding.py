@@ -33,6 +33,7 @@ from tests.controller.scheduling.extender_harness import (
     nodes_with_mbps,
     pending,
     pod_manifest,
+    replacement_manifest,
     wide,
 )
 from tests.kube.objects import Object
@@ -296,6 +297,18 @@ async def test_bind_knows_a_profile_that_is_only_in_the_controllers_file() -> No
     harness.list()
     manifest = pod_manifest("web", response_time_ms="100", user_node="n1")
     manifest["metadata"]["labels"] = {"app": "web"}
+    pod = harness.cluster.put_pod(pending(manifest))
+    harness.hear(PodChanged(pod))
+    assert harness.extender_service.filter(extender_args(manifest, ["n1"]))[0] == ["n1"]
+    await harness.extender_service.bind(binding(pod, "n1"))
+    assert harness.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_a_replacement_may_take_the_room_that_is_kept_for_it() -> None:
+    harness = ExtenderHarness(nodes_with_mbps(100))
+    harness.list()
+    harness.keep_room(60, "n1")
+    manifest = replacement_manifest("web", 60)
     pod = harness.cluster.put_pod(pending(manifest))
     harness.hear(PodChanged(pod))
     assert harness.extender_service.filter(extender_args(manifest, ["n1"]))[0] == ["n1"]
