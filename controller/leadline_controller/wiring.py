@@ -182,7 +182,9 @@ class Controller:
             self.state,
             self.telemetry,
             self.decisions,
-            by := ReschedulingProfile(how.strategy, how.filters, how.scheduler_name),
+            by := ReschedulingProfile(
+                how.strategy, how.filters, how.scheduler_name, how.profiles.applied
+            ),
             self.settings.rescheduling,
             self.clock,
             self.leadership,

@@ -61,7 +61,7 @@ class ClusterHarness(Protocol):
     def add_resource(self, kind: str, manifest: Object) -> None: ...
     def change_resource(self, kind: str, name: str, patch: Object) -> None: ...
     def remove_resource(self, kind: str, name: str) -> None: ...
-    def add_deployment(self, name: str, replicas: int) -> Owner:
+    def add_deployment(self, name: str, replicas: int, *, recreates: bool = False) -> Owner:
         """A Deployment with a ReplicaSet, which is returned."""
         ...
 
@@ -115,8 +115,8 @@ class MemoryHarness:
     def remove_resource(self, kind: str, name: str) -> None:
         self.cluster.remove_resource(READERS[kind](self._resources.pop((kind, name)), kind))
 
-    def add_deployment(self, name: str, replicas: int) -> Owner:
-        made = Workload("default", name, f"uid-{name}", "", replicas)
+    def add_deployment(self, name: str, replicas: int, *, recreates: bool = False) -> Owner:
+        made = Workload("default", name, f"uid-{name}", "", replicas, recreates=recreates)
         self.cluster.put_workload(made, f"{name}-set")
         return Owner("ReplicaSet", f"{name}-set", f"uid-{name}-set")
 
@@ -182,12 +182,13 @@ class KubeHarness:
         self._api.patch(f"{RESOURCES[kind]}/{name}", {"metadata": {"finalizers": None}})
         self._api.delete(f"{RESOURCES[kind]}/{name}")
 
-    def add_deployment(self, name: str, replicas: int) -> Owner:
+    def add_deployment(self, name: str, replicas: int, *, recreates: bool = False) -> Owner:
         labels = {"app": name}
         container = {"name": "main", "image": "x"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-        above = self._api.create(f"{APPS}/deployments", {"metadata": {"name": name}, "spec": spec})
+        whole = {**spec, "strategy": {"type": "Recreate"}} if recreates else spec
+        above = self._api.create(f"{APPS}/deployments", {"metadata": {"name": name}, "spec": whole})
         reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
         reference["uid"] = above["metadata"]["uid"]
         owners = [{**reference, "controller": True}]

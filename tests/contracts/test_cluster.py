@@ -546,6 +546,16 @@ async def test_a_deployment_is_scaled_only_while_it_is_as_it_was_read(
     assert (back.replicas, back.extra) == (2, None)
 
 
+@pytest.mark.parametrize("recreates", [True, False])
+async def test_a_deployment_says_whether_its_pods_must_not_run_beside_each_other(
+    harness: ClusterHarness, name: str, *, recreates: bool
+) -> None:
+    owner = harness.add_deployment(name, 1, recreates=recreates)
+    read = await harness.cluster.deployment("default", owner)
+    assert read is not None
+    assert read.recreates is recreates
+
+
 async def test_what_owns_a_pod_and_is_no_deployment_is_none(
     harness: ClusterHarness, name: str
 ) -> None:

@@ -206,7 +206,8 @@ class Workload:
 
     replicas: wanted. settled: its rollout is over and all its replicas are available. autoscaled:
     a HorizontalPodAutoscaler sets its replicas, or Leadline may not find out. extra: the value of
-    its annotation leadline.dev/extra-replica, None without one.
+    its annotation leadline.dev/extra-replica, None without one. recreates: its strategy is
+    Recreate, so that its pods must not run beside each other.
     """
 
     namespace: str
@@ -217,6 +218,7 @@ class Workload:
     settled: bool = False
     autoscaled: bool = False
     extra: str | None = None
+    recreates: bool = False
 
     @property
     def key(self) -> str:

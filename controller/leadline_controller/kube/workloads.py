@@ -96,4 +96,5 @@ def _read(manifest: Json, *, autoscaled: bool) -> Workload:
         and not spec.flag("paused", default=False),
         autoscaled=autoscaled,
         extra=metadata.text_map("annotations").get(EXTRA),
+        recreates=spec.object("strategy").text("type", "") == "Recreate",
     )

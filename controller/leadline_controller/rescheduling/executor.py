@@ -136,7 +136,7 @@ class Executor:
         if pod.owner is None or pod.claims:
             return None
         workload = await self._cluster.deployment(pod.namespace, pod.owner)
-        if workload is None or workload.autoscaled or workload.replicas < 1:
+        if workload is None or workload.autoscaled or workload.recreates or workload.replicas < 1:
             return None
         return workload
 

@@ -1,8 +1,9 @@
 """Plans of moves: which running pods would be better elsewhere, by how much, and why the others
 stay. Pure.
 
-The gain is the strategy's own: the score of the pod's present node against the best one, both in
-the cluster without the pod.
+A pod moves only where the strategy would place it now: to one of its finalists, which need not have
+the best score. The gain is the strategy's own: the score of the pod's present node against that
+one, both in the cluster without the pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -158,11 +159,13 @@ def propose(
     candidates = np.union1d(others, [source])
     scores = strategy.score(view, pod, candidates)
     at = int(np.searchsorted(candidates, source))
-    there = np.flatnonzero(candidates != source)
     now = float(scores.total[at])
     if np.isnan(now):
         return Stay(pod.key, node, f"{strategy.name} cannot score its node {node}")
-    chosen = int(there[best(scores.total[there], strategy.better)[0]])
+    if at in scores.finalists:
+        return Stay(pod.key, node, f"no other node is better: {scores.why(at)}")
+    # Always the same of those that tie, or no plan would have the same id twice.
+    chosen = int(scores.finalists[best(scores.total[scores.finalists], strategy.better)[0]])
     then = float(scores.total[chosen])
     target = view.table.names[candidates[chosen]]
     gain = gain_of(now, then, strategy.better)

@@ -72,11 +72,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReschedulingProfile:
-    """By which rule pods are placed, and which pods."""
+    """By which rule pods are placed, and which pods. profiled(pod): the pod with its service's
+    profile, as the scheduler places it."""
 
     strategy: Strategy
     filters: Mapping[str, Filter]
     scheduler_name: str = SCHEDULER_NAME
+    profiled: Callable[[Pod], Pod] = lambda pod: pod
 
 
 class Rescheduler:
@@ -155,9 +157,13 @@ class Rescheduler:
 
     async def _plan(self, only: Container[str] | None) -> Plan:
         guards = self._guards()
-        running = [each for each in self._running() if only is None or each[0].uid in only]
-        rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
         profile = self._profile
+        running = [
+            (profile.profiled(pod), node)
+            for pod, node in self._running()
+            if only is None or pod.uid in only
+        ]
+        rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
         view = self._view()
         plan = await asyncio.to_thread(
             make_plan, view, running, profile.filters, profile.strategy, rules
@@ -366,6 +372,7 @@ class Rescheduler:
         if reason := self._guards().why_it_stays(pod):
             return reason
         view, profile = self._view(pod), self._profile
+        pod = profile.profiled(pod)
         wanted = replace(pod, requests=move.pod.requests)  # more, if it moves for want of room
         target = view.table.index.get(move.target)
         if target is None:
@@ -388,8 +395,7 @@ class Rescheduler:
     def _fits_beside(self, move: PlannedMove) -> bool:
         """Whether the replacement passes the filters on the target while the old pod runs."""
         view, profile = self._view(move.pod), self._profile
+        pod = profile.profiled(move.pod)
         target = view.table.index.get(move.target)
         filters = filters_with(profile.filters, profile.strategy)
-        return target is not None and all(
-            run(view, move.pod).passes[target] for run in filters.values()
-        )
+        return target is not None and all(run(view, pod).passes[target] for run in filters.values())

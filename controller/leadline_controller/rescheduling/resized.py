@@ -104,7 +104,8 @@ class ResizedPods:
             self._forget(uid)
             return
         profile = self._profile
-        found = answer_demand(self._view(pod), pod, profile.filters, profile.strategy, self._random)
+        view, profiled = self._view(pod), profile.profiled(pod)
+        found = answer_demand(view, profiled, profile.filters, profile.strategy, self._random)
         if found is None:
             return
         if found.target is None:

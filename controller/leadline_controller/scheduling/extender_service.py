@@ -164,7 +164,7 @@ class ExtenderService:
         uncertain_mbps = sum(mbps for mbps, _ in uncertain)
         if not uncertain_mbps:
             return 0.0
-        view = self._state.view(self._telemetry, self._clock.now_s())
+        view = self._state.view(self._telemetry, self._clock.now_s(), pod)
         matters = np.abs(view.bandwidth_possible_mbps() - wanted_mbps) <= uncertain_mbps
         return max(s for mbps, s in uncertain if mbps) if matters.any() else 0.0
 
@@ -247,8 +247,9 @@ class ExtenderService:
     def _misfit(self, pod: Pod, node: str) -> str | None:
         """Why the pod does not fit on the node. If one of kube-scheduler's own filters refuses it
         on every node, Leadline does not model what the pod demands, and kube-scheduler decides."""
+        pod = self._profile.profiles.applied(pod)
         with self._expected.suspended():
-            view = self._state.view(self._telemetry, self._clock.now_s())
+            view = self._state.view(self._telemetry, self._clock.now_s(), pod)
         at = view.table.index[node]
         for name, run in self._profile.at_binding.items():
             result = run(view, pod)

@@ -22,6 +22,8 @@ from leadline_controller.framework.ports import (
     ClusterChange,
     ClusterError,
     ConflictError,
+    ForbiddenError,
+    InvalidError,
     Leadership,
     NotFoundError,
     PodChanged,
@@ -60,6 +62,7 @@ class ReplicaOrder:
         self._clock = clock
         self._changed = asyncio.Event()
         self._problem = ""
+        self._refused: set[str] = set()  # the uids of the pods that the API server refused
 
     def observe(self, change: ClusterChange) -> None:
         """Called with every change, after the state has it."""
@@ -77,19 +80,33 @@ class ReplicaOrder:
             if not self._leadership.leads():
                 await self._leadership.wait()
             self._changed.clear()
-            for pod, cost in due(self._state, self._decisions):
-                try:
-                    await self._cluster.annotate(pod, self._annotations(pod, cost))
-                    self._problem = ""
-                except (ConflictError, NotFoundError):
-                    continue  # it was deleted
-                except ClusterError as error:
-                    if str(error) != self._problem:
-                        self._problem = str(error)
-                        log.warning("annotating %s: %s; trying again", pod.key, self._problem)
-                    await self._clock.sleep(_RETRY_S)
-                    self._changed.set()
-                    break
+            if await self._annotate_due():
+                await self._clock.sleep(_RETRY_S)
+                self._changed.set()
+
+    async def _annotate_due(self) -> bool:
+        """Annotate the replicas that are due. Returns whether to try again soon."""
+        refused, again = set[str](), False
+        for pod, cost in due(self._state, self._decisions):
+            try:
+                await self._cluster.annotate(pod, self._annotations(pod, cost))
+                self._problem = ""
+            except (ConflictError, NotFoundError):
+                continue  # it was deleted
+            except InvalidError as error:
+                # Another pod may be allowed. A right may come later, a valid pod only by a change.
+                refused.add(pod.uid)
+                again |= isinstance(error, ForbiddenError)
+                if pod.uid not in self._refused:
+                    log.warning("annotating %s: %s; going on with the others", pod.key, error)
+            except ClusterError as error:
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    log.warning("annotating %s: %s; trying again", pod.key, self._problem)
+                self._refused |= refused
+                return True
+        self._refused = refused
+        return again
 
     def _annotations(self, pod: Pod, cost: int) -> Mapping[str, str]:
         """The cost, and the predictions for the best nodes as the decision had them."""

@@ -148,13 +148,14 @@ class ScalerService:
         key = (trigger.namespace, *sorted(trigger.labels.items()), most)
         if key in self._kept and now_s - self._kept[key][0] < _KEPT_S:
             return self._kept[key][1]
-        view = self._state.view(self._telemetry, now_s)
-        for pod, node in chosen:
-            if (at := view.table.index.get(node or "")) is not None:
-                view = view.without_placement(pod, at)
         # The newest has the present demands, if the service is being updated.
         newest = max(chosen, key=lambda each: (each[0].created_s or 0.0, each[0].name))[0]
         newest = self._profile.profiles.applied(newest)
+        # Its replicas may take the room that is kept for one of them.
+        view = self._state.view(self._telemetry, now_s, newest)
+        for pod, node in chosen:
+            if (at := view.table.index.get(node or "")) is not None:
+                view = view.without_placement(pod, at)
         placed = await asyncio.to_thread(self._in_turn, view, newest, most)
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import Move
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import Link, Pod, PodAnnotations
 from leadline_controller.rescheduling.plan import (
     Plan,
     PlannedMove,
@@ -21,6 +21,7 @@ from leadline_controller.rescheduling.plan import (
     make_plan,
     of_moves,
 )
+from leadline_controller.strategies.response_time import ResponseTime
 
 from tests.controller.builders import node, pod, view
 from tests.kube.moving import Liking
@@ -54,7 +55,7 @@ def test_the_pod_moves_to_the_best_node_with_its_gain() -> None:
 @pytest.mark.parametrize(
     ("likes", "said"),
     [
-        ({"n1": 9.0, "n2": 8.0}, "no other node is better: 9, n2 8"),
+        ({"n1": 9.0, "n2": 8.0}, "no other node is better: liked 9"),
         ({"n1": 9.0, "n2": 10.0}, "n2 gains 10%, less than 20%"),
         ({"n1": float("nan"), "n2": 10.0}, "liking cannot score its node n1"),
         ({"n1": 1.0, "n2": float("nan")}, "no other node is better"),
@@ -67,6 +68,36 @@ def test_why_a_pod_stays(likes: dict[str, float], said: str) -> None:
     (stay,) = plan.stays
     assert (stay.pod, stay.node) == ("default/p", "n1")
     assert said in stay.why
+
+
+def spread(*replicas_on: str) -> Plan:
+    """The plan of response-time for replicas on these nodes; n1 has the shortest round trip."""
+    pods = [
+        replace(placed(f"r{at}", on), labels={"app": "web"}) for at, on in enumerate(replicas_on)
+    ]
+    nodes = [node("gate", unschedulable=True), node("n1"), node("n2"), node("n3")]
+    pods = [replace(p, annotations=PodAnnotations(user_node="gate")) for p in pods]
+    links = [Link("gate", "n1", 5.0), Link("gate", "n2", 20.0), Link("gate", "n3", 40.0)]
+    requested = [sum(p.requests["cpu"] for p in pods if p.node_name == n.name) for n in nodes]
+    made = view(nodes, links=links, assigned_pods=pods, requested={"cpu": requested})
+    running = [(p, str(p.node_name)) for p in pods]
+    return make_plan(made, running, FILTERS, ResponseTime(), PlanRules())
+
+
+def test_replicas_that_are_spread_do_not_pile_up_on_the_best_node() -> None:
+    plan = spread("n1", "n2")
+
+    assert plan.moves == ()
+    assert "least of the nodes without a replica" in plan.stays[1].why
+
+
+def test_a_replica_moves_to_the_best_node_that_has_none() -> None:
+    """Not to n1, whose score is the best."""
+    plan = spread("n1", "n3")
+
+    assert [(m.pod.name, m.target, m.score, m.better_score) for m in plan.moves] == [
+        ("r1", "n2", 40.0, 20.0)
+    ]
 
 
 def test_rules_keep_pods_and_doubtful_values_count_last() -> None:

@@ -6,10 +6,11 @@ from random import Random
 from typing import Any
 
 from leadline_controller.api.extender_protocol import read_extender_args
+from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
-from leadline_controller.framework.cycle import Filter, Strategy
+from leadline_controller.framework.cycle import Filter, Strategy, filters_with
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.kubeobjects.manifest import read_node
@@ -19,6 +20,7 @@ from leadline_controller.scheduling.extender_service import (
     ExtenderProfile,
     ExtenderService,
 )
+from leadline_controller.scheduling.service_profiles import ServiceProfiles
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -67,6 +69,14 @@ def extender_args(
     return read_extender_args(args(pod, names, nodes))
 
 
+def replacement_manifest(name: str, mbps: float) -> Object:
+    """A pod of the ReplicaSet whose uid is "uid-set"."""
+    made = pod_manifest(name, mbps)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "uid-set"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return made
+
+
 def binding(pod: Pod, node: str) -> ExtenderBindingArgs:
     return ExtenderBindingArgs(pod.namespace, pod.name, pod.uid, node)
 
@@ -84,19 +94,24 @@ class ExtenderHarness:
         expected_s: float = 60.0,
         uncertain_s: float = 0.05,
         cluster: MemoryCluster | None = None,
+        profiles: ServiceProfiles | None = None,
     ) -> None:
+        strategy = strategy or Dacs(alpha=0.0)
+        own = filters_with(OWN_FILTERS, strategy)
+        at_binding = FILTERS if every_filter else {name: FILTERS[name] for name in BIND_FILTERS}
         self.cluster = cluster or MemoryCluster(nodes)
         self.clock = ManualClock()
         self.state = ClusterState()
         self.telemetry = TelemetryState(TimesToLive())
         self.decisions = DecisionLog()
         profile = ExtenderProfile(
-            strategy or Dacs(alpha=0.0),
-            FILTERS if every_filter else OWN_FILTERS,
+            strategy,
+            filters_with(FILTERS, strategy) if every_filter else own,
             Random(7),
+            profiles=profiles or ServiceProfiles(),
             warm_up_s=warm_up_s,
-            own=OWN_FILTERS,
-            at_binding=FILTERS if every_filter else {name: FILTERS[name] for name in BIND_FILTERS},
+            own=own,
+            at_binding=filters_with(at_binding, strategy),
             check_unmodelled=every_filter,
         )
         self.extender_service = ExtenderService(
@@ -119,6 +134,11 @@ class ExtenderHarness:
         pod = self.cluster.put_pod(pending(pod_manifest(name, mbps)))
         self.hear(PodChanged(pod))
         return pod
+
+    def keep_room(self, mbps: float, node: str) -> None:
+        """Reserve room on a node for the replacement of a pod that moves there."""
+        moved = pending(replacement_manifest("moved", mbps))
+        self.state.reserve(Reservation(moved, node, "elsewhere"))
 
     def outcome(self, name: str) -> tuple[str | None, str]:
         record = self.decisions.get(f"default/{name}")

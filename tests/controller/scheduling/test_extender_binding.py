@@ -17,6 +17,12 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling.extender_service import ExtenderError
+from leadline_controller.scheduling.service_profiles import (
+    BoardProfile,
+    ServiceProfile,
+    ServiceProfiles,
+)
+from leadline_controller.strategies.response_time import ResponseTime
 
 from tests.controller.scheduling.extender_harness import (
     NAMES,
@@ -27,6 +33,7 @@ from tests.controller.scheduling.extender_harness import (
     nodes_with_mbps,
     pending,
     pod_manifest,
+    replacement_manifest,
     wide,
 )
 from tests.kube.objects import Object
@@ -280,3 +287,30 @@ async def test_a_cancelled_binding_takes_no_resources() -> None:
         async with asyncio.timeout(0.05):
             await harness.extender_service.bind(binding(pod, "n1"))
     assert harness.free_mbps() == {"n1": 100}
+
+
+async def test_bind_knows_a_profile_that_is_only_in_the_controllers_file() -> None:
+    profiles = ServiceProfiles()
+    boards = {"n1": BoardProfile("", 10.0, 1.0, 1.0, 100)}
+    profiles.use([ServiceProfile("default", {"app": "web"}, boards)])
+    harness = ExtenderHarness(nodes_with_mbps(100), strategy=ResponseTime(), profiles=profiles)
+    harness.list()
+    manifest = pod_manifest("web", response_time_ms="100", user_node="n1")
+    manifest["metadata"]["labels"] = {"app": "web"}
+    pod = harness.cluster.put_pod(pending(manifest))
+    harness.hear(PodChanged(pod))
+    assert harness.extender_service.filter(extender_args(manifest, ["n1"]))[0] == ["n1"]
+    await harness.extender_service.bind(binding(pod, "n1"))
+    assert harness.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_a_replacement_may_take_the_room_that_is_kept_for_it() -> None:
+    harness = ExtenderHarness(nodes_with_mbps(100))
+    harness.list()
+    harness.keep_room(60, "n1")
+    manifest = replacement_manifest("web", 60)
+    pod = harness.cluster.put_pod(pending(manifest))
+    harness.hear(PodChanged(pod))
+    assert harness.extender_service.filter(extender_args(manifest, ["n1"]))[0] == ["n1"]
+    await harness.extender_service.bind(binding(pod, "n1"))
+    assert harness.cluster.pod("default/web").node_name == "n1"

@@ -18,7 +18,9 @@ from tests.controller.scheduling.extender_harness import (
     binding,
     extender_args,
     nodes_with_mbps,
+    pending,
     pod_manifest,
+    replacement_manifest,
 )
 
 
@@ -91,6 +93,22 @@ async def test_the_wait_for_a_pod_that_kube_scheduler_gave_up_is_short() -> None
         async with waiting_for_bandwidth(harness, extender_args(pod_manifest("b", 60), NAMES[:2])):
             pass
     assert harness.free_mbps() in ({"n1": 40, "n2": 1000}, {"n1": 100, "n2": 940})
+
+
+async def test_a_replacement_does_not_wait_because_of_the_room_that_is_kept_for_it() -> None:
+    """n1 has 100 Mbit/s for it, which 30 of another pod make no difference to."""
+    harness = ExtenderHarness(nodes_with_mbps(100, 1000), uncertain_s=PATIENCE_S)
+    harness.list()
+    harness.keep_room(60, "n1")
+    first = harness.put("first", 30)
+    harness.extender_service.prioritize(
+        extender_args(pod_manifest("first", 30, data_mb="1"), NAMES[:2])
+    )
+    harness.hear(PodChanged(harness.cluster.put_pod(pending(replacement_manifest("web", 60)))))
+    following = extender_args(replacement_manifest("web", 60), NAMES[:2])
+    async with waiting_for_bandwidth(harness, following) as waiting:
+        assert waiting.done()
+        harness.hear(PodChanged(replace(first, node_name="n2")))
 
 
 async def test_a_pod_that_the_watch_does_not_show_yet_waits() -> None:

@@ -11,7 +11,13 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, DecisionLog
 from leadline_controller.framework.cycle import decide
 from leadline_controller.framework.model import CPU, PODS, Node, Pod
-from leadline_controller.framework.ports import Relisted, UnavailableError
+from leadline_controller.framework.ports import (
+    ClusterError,
+    ForbiddenError,
+    InvalidError,
+    Relisted,
+    UnavailableError,
+)
 from leadline_controller.kubeobjects.manifest import DELETION_COST, read_pod
 from leadline_controller.scheduling.replica_order import PREDICTED_MS, ReplicaOrder, due
 from leadline_controller.strategies.response_time import ResponseTime, replica_to_remove
@@ -30,10 +36,13 @@ class AnnotatedCluster(MemoryCluster):
         super().__init__([Node(name, {CPU: 4000, PODS: 10}) for name in PING_MS])
         self.written: list[tuple[str, dict[str, str | None]]] = []
         self.failing = False
+        self.refusals: dict[str, ClusterError] = {}  # by the pod's name
 
     async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
         if self.failing:
             raise UnavailableError("503: not now")
+        if pod.name in self.refusals:
+            raise self.refusals[pod.name]
         await super().annotate(pod, annotations)
         self.written.append((pod.name, dict(annotations)))
 
@@ -148,6 +157,31 @@ async def test_a_failure_is_tried_again(scene: Scene, caplog: pytest.LogCaptureF
     await scene.clock.advance(30.0)
     assert len(caplog.messages) == 1  # the same error is logged once
     scene.cluster.failing = False
+    await scene.clock.advance(10.0)
+    assert scene.cost("web-0") == 1_000_000_000
+
+
+@pytest.mark.parametrize("error", [InvalidError("422: no"), ForbiddenError("403: no")])
+async def test_a_pod_that_is_refused_for_ever_does_not_stop_the_others(
+    scene: Scene, caplog: pytest.LogCaptureFixture, error: ClusterError
+) -> None:
+    scene.cluster.refusals["web-0"] = error
+    for number in range(3):
+        scene.cluster.put_pod(replica(f"web-{number}", "w1", created_s=number))
+        await scene.clock.advance(30.0)
+    assert scene.cost("web-0") is None
+    first, second = (scene.cost(f"web-{number}") for number in (1, 2))
+    assert first is not None
+    assert second is not None
+    assert first > second
+    assert len(caplog.messages) == 1
+
+
+async def test_a_right_that_comes_later_is_used(scene: Scene) -> None:
+    scene.cluster.refusals["web-0"] = ForbiddenError("403: no")
+    scene.cluster.put_pod(replica("web-0", "w1"))
+    await scene.clock.advance(30.0)
+    scene.cluster.refusals.clear()
     await scene.clock.advance(10.0)
     assert scene.cost("web-0") == 1_000_000_000
 

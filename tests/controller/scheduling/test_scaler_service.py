@@ -6,9 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.model import CPU, PODS, Node, Pod, PodAnnotations
+from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod, PodAnnotations
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.scheduling.decision_step import DecisionProfile
 from leadline_controller.scheduling.scaler_service import (
@@ -87,6 +88,14 @@ async def test_replicas_that_run_do_not_take_the_room_of_those_that_are_counted(
 async def test_other_pods_take_their_room() -> None:
     scene = Scene(replica("web-1", "w1"), replica("db", "w2", app="db"))
     assert await scene.value(RATE, 900) == 100
+
+
+async def test_room_that_is_kept_for_a_replica_counts_as_the_services_own() -> None:
+    owner = Owner("ReplicaSet", "web", "uid-set")
+    moved, newest = (replica(f"web-{n}", f"w{n}", owner=owner, created_s=n) for n in (1, 3))
+    scene = Scene(moved, newest)
+    scene.state.reserve(Reservation(moved, "w2", "w1"))
+    assert await scene.value(RATE, 900) == 150
 
 
 async def test_a_terminating_replica_keeps_its_room_until_it_is_gone() -> None:
