@@ -24,6 +24,7 @@ from leadline_controller.framework.ports import (
     Cluster,
     ClusterError,
     ConflictError,
+    ForbiddenError,
     InvalidError,
     Leadership,
     NotFoundError,
@@ -43,6 +44,8 @@ FIRST = "none: its replacement is ready first"
 _EVICT_AGAIN_S = (5.0, 10.0, 15.0)
 _WRITE_AGAIN_S = 2.0
 _POLL_S = 1.0
+# An API server that has just started may answer 404 about what exists.
+_NOT_FOUND_TIMES = 5
 # Lower than any that people set: this pod of the ReplicaSet goes first.
 _GOES_FIRST = -1_000_000_000
 
@@ -67,6 +70,10 @@ class _StoppedError(Exception):
     def __init__(self, ending: Ending, why: str) -> None:
         super().__init__(why)
         self.ending: Ending = ending
+
+
+class _ExtraStaysError(_StoppedError):
+    """The extra replica could not be removed: the note stays open, for whoever leads next."""
 
 
 class _NotLeadingError(Exception):
@@ -150,7 +157,8 @@ class Executor:
         for note in self._journal.begun():
             if note.deployment:
                 workload = await self._workload(note)
-                is_open = workload is not None and workload.extra == note.uid
+                # Not found may be said too early; `finish` asks again.
+                is_open = workload is None or workload.extra == note.uid
             else:
                 is_open = not self._is_here(note.uid)
             if is_open:
@@ -205,6 +213,8 @@ class Executor:
         try:
             await steps
             outcome = MoveOutcome(move, "moved")
+        except _ExtraStaysError as stop:
+            return MoveOutcome(move, stop.ending, str(stop))
         except _StoppedError as stop:
             outcome = MoveOutcome(move, stop.ending, str(stop))
         except (_NotLeadingError, NotLeadingError):
@@ -349,8 +359,14 @@ class Executor:
             failure = stop
         for pod in leaving:
             if pod is not None and self._is_here(pod.uid):
-                await self._insist(partial(self._make_first, pod))
-        await self._insist(lambda: self._remove_extra(note))
+                try:
+                    await self._insist(partial(self._make_first, pod), self._timeout_s)
+                except _StoppedError as stop:
+                    failure = failure or stop
+        try:
+            await self._insist(lambda: self._remove_extra(note))
+        except _StoppedError as stop:
+            raise _ExtraStaysError("failed", f"its extra replica stays: {stop}") from None
         if failure is not None:
             raise failure
         if not await self._until(lambda: not self._is_here(note.uid)):
@@ -365,7 +381,9 @@ class Executor:
     async def _remove_extra(self, note: MoveNote) -> None:
         """Take back the extra replica, unless somebody else has scaled the Deployment since."""
         workload = await self._workload(note)
-        if workload is not None and workload.extra == note.uid:
+        if workload is None:
+            raise NotFoundError(f"404: Deployment {note.deployment} not found")
+        if workload.extra == note.uid:
             is_ours = workload.replicas == note.replicas + 1
             await self._cluster.scale(
                 workload, note.replicas if is_ours else workload.replicas, None
@@ -375,20 +393,31 @@ class Executor:
         namespace, _, name = note.deployment.partition("/")
         return await self._cluster.deployment(namespace, Owner("Deployment", name, ""))
 
-    async def _insist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Write until it works: an extra replica must not stay. Raises _StoppedError if it cannot
+    async def _insist(
+        self, write: Callable[[], Coroutine[Any, Any, None]], forbidden_s: float = float("inf")
+    ) -> None:
+        """Write until it works: an extra replica must not stay. What is not found time after time
+        is gone. forbidden_s: how long a 403 is tried again. Raises _StoppedError if it cannot
         work, and _NotLeadingError."""
-        logged = ""
+        logged, not_found, begun_s = "", 0, self._clock.now_s()
         while self._leadership.leads():
             try:
                 return await write()
             except NotFoundError:
-                return None
-            except InvalidError as error:
-                raise _StoppedError("failed", str(error)) from None
+                not_found += 1
+                if not_found >= _NOT_FOUND_TIMES:
+                    return None
+                await self._clock.sleep(_WRITE_AGAIN_S)
             except ConflictError:  # its status changed meanwhile; read it again
                 await self._clock.sleep(0.1)
             except ClusterError as error:
+                may_pass = not isinstance(error, InvalidError) or (
+                    # An API server that has just started says this, too.
+                    isinstance(error, ForbiddenError)
+                    and self._clock.now_s() - begun_s < forbidden_s
+                )
+                if not may_pass:
+                    raise _StoppedError("failed", str(error)) from None
                 if str(error) != logged:
                     logged = str(error)
                     log.warning("a move is not finished, trying again: %s", error)

@@ -1,0 +1,193 @@
+"""What the executor does with answers that are wrong for a while, or for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from random import Random
+
+import pytest
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.model import Owner, Pod
+from leadline_controller.framework.ports import (
+    ClusterError,
+    ForbiddenError,
+    InvalidError,
+    Workload,
+)
+from leadline_controller.rescheduling.executor import Executor, ExecutorHooks, MoveOutcome
+from leadline_controller.rescheduling.journal import HourlyBudgets, Journal
+from leadline_controller.rescheduling.plan import Plan, PlannedMove
+
+from tests.controller.rescheduling.test_plans_with_failures import Leads
+from tests.controller.scheduling.harness import node
+from tests.support.manual_clock import ManualClock
+from tests.support.workload_cluster import Faults, FaultyApi, WorkloadCluster
+
+
+class Api(FaultyApi):
+    """Answers what the test wants: a step's error is raised as long as it is there."""
+
+    def __init__(self, cluster: WorkloadCluster, leads: Leads) -> None:
+        super().__init__(cluster, leads)
+        self.errors: dict[str, ClusterError] = {}
+        self.hidden = 0  # how often the Deployment is not found
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        self._fail("annotate")
+        await super().annotate(pod, annotations)
+
+    async def scale(self, over: Workload, replicas: int, extra: str | None) -> Workload:
+        self._fail("scale up" if extra else "scale down")
+        return await super().scale(over, replicas, extra)
+
+    async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
+        self._fail("deployment")
+        if owner.kind == "Deployment" and self.hidden:
+            self.hidden -= 1
+            return None
+        return await super().deployment(namespace, owner)
+
+    async def write_note(self, key: str, text: str | None) -> None:
+        self._fail("write")
+        await super().write_note(key, text)
+
+    def _fail(self, step: str) -> None:
+        if step in self.errors:
+            raise self.errors[step]
+
+
+class Stage:
+    """Deployment d0 with one replica, on n1, and an executor. Pods go where `goes` says."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_800_000_000.0)
+        self.cluster = WorkloadCluster(
+            [node("n1"), node("n2")], Faults(Random(1)), self.clock.now_s
+        )
+        self.goes = "n1"
+        self.cluster.add_workload("d0", 1, None, scaled=False)
+        self.api = Api(self.cluster, Leads())
+        self.executor = self.made()
+
+    def made(self) -> Executor:
+        self.state = ClusterState()
+        self.journal = Journal(self.api, HourlyBudgets(9, 9, 9))  # type: ignore[arg-type]
+        hooks = ExecutorHooks(lambda _: "", lambda _: True, self.clock.now_s)
+        return Executor(
+            self.api,  # type: ignore[arg-type]
+            self.state,
+            self.journal,
+            hooks,
+            self.clock,
+            Leads(),
+            timeout_s=12.0,
+        )
+
+    async def follow(self) -> None:
+        async for change in self.cluster.watch():
+            self.state.apply(change)
+            self.executor.observe()
+
+    async def pass_s(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.cluster.tick()
+            for pod in self.cluster.pods:
+                if pod.node_name is None:
+                    await self.cluster.bind(pod, self.goes)
+            await self.clock.advance(1.0)
+
+    def pod(self, on: str = "n1") -> Pod:
+        (pod,) = (p for p in self.cluster.pods_of("d0") if p.node_name == on)
+        return pod
+
+    def deployment(self) -> Workload:
+        return self.cluster._workloads["default/d0"]
+
+    async def move(self, seconds: int, during: Callable[[int], None]) -> MoveOutcome:
+        """Move the pod to n2. during(second): called before each second."""
+        move = PlannedMove(self.pod(), "n1", "n2", "a test")
+        moving = asyncio.create_task(self.executor.carry_out(Plan("liking", "higher", (move,))))
+        for second in range(seconds):
+            during(second)
+            await self.pass_s(1)
+        assert moving.done()
+        return moving.result()[0]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    made = Stage()
+    follows = asyncio.create_task(made.follow())
+    await made.pass_s(6)
+    made.goes = "n2"
+    yield made
+    follows.cancel()
+    await asyncio.wait([follows])
+
+
+async def test_a_403_for_a_while_leaves_no_extra_replica(stage: Stage) -> None:
+    def during(second: int) -> None:
+        stage.api.errors.clear()
+        if 2 <= second < 10:
+            said = ForbiddenError("403: the roles are not loaded")
+            stage.api.errors.update({"annotate": said, "scale down": said})
+
+    outcome = await stage.move(30, during)
+    assert outcome.ending == "moved"
+    assert (stage.deployment().replicas, stage.deployment().extra) == (1, None)
+    assert stage.journal.begun() == ()
+
+
+@pytest.mark.parametrize("error", [InvalidError("422: no"), ForbiddenError("403: never")])
+async def test_without_the_cost_the_extra_replica_goes_too(
+    stage: Stage, error: ClusterError
+) -> None:
+    stage.api.errors["annotate"] = error
+    outcome = await stage.move(60, lambda _: None)
+    assert (outcome.ending, outcome.why) == ("failed", str(error))
+    assert (stage.deployment().replicas, stage.deployment().extra) == (1, None)
+    assert stage.journal.begun() == ()
+
+
+async def test_the_note_stays_open_while_the_extra_replica_stays(stage: Stage) -> None:
+    stage.api.errors["scale down"] = InvalidError("422: no")
+    outcome = await stage.move(30, lambda _: None)
+    assert outcome.ending == "failed"
+    assert "its extra replica stays: 422: no" in outcome.why
+    (note,) = stage.journal.begun()
+    assert note.uid == stage.deployment().extra
+
+    stage.api.errors.clear()
+    assert await stage.executor.adopt() == [note]
+    finishing = asyncio.create_task(stage.executor.finish([note]))
+    await stage.pass_s(20)
+    assert finishing.done()
+    assert (stage.deployment().replicas, stage.deployment().extra) == (1, None)
+    assert stage.journal.begun() == ()
+
+
+async def test_a_deployment_that_is_not_found_once_is_not_gone(stage: Stage) -> None:
+    stage.api.hidden = 2
+    outcome = await stage.move(30, lambda _: None)
+    assert outcome.ending == "moved"
+    assert (stage.deployment().replicas, stage.deployment().extra) == (1, None)
+
+
+async def test_a_move_whose_deployment_is_not_found_at_first_is_adopted(stage: Stage) -> None:
+    stage.api.errors["scale down"] = InvalidError("422: no")
+    await stage.move(30, lambda _: None)
+    stage.api.errors.clear()
+    stage.api.hidden = 1
+    assert len(await stage.executor.adopt()) == 1
+
+
+async def test_a_deployment_that_is_gone_ends_the_move(stage: Stage) -> None:
+    stage.api.errors["scale down"] = InvalidError("422: no")
+    await stage.move(30, lambda _: None)
+    (note,) = stage.journal.begun()
+    stage.api.hidden = 1000
+    finishing = asyncio.create_task(stage.executor.finish([note]))
+    await stage.pass_s(60)
+    assert finishing.done()
+    assert stage.journal.begun() == ()
