@@ -155,19 +155,27 @@ class Executor:
         await self._journal.load()
         unfinished = []
         for note in self._journal.begun():
-            if note.deployment:
-                workload = await self._workload(note)
-                # Not found may be said too early; `finish` asks again.
-                is_open = workload is None or workload.extra == note.uid
-            else:
-                is_open = not self._is_here(note.uid)
-            if is_open:
+            if await self._is_open(note):
                 self._state.reserve(self._reservation(note))
                 unfinished.append(note)
             else:
                 await self._journal.end(note.uid, "not begun, or finished by an earlier leader")
                 await self._forget_cost(note)
         return unfinished
+
+    async def _is_open(self, note: MoveNote) -> bool:
+        """Whether a noted move is to be finished. One answer about one move that is missing or
+        wrong must not keep the others: then it is, and `finish` asks again."""
+        if not note.deployment:
+            return not self._is_here(note.uid)
+        try:
+            workload = await self._workload(note)
+        except NotLeadingError:
+            raise
+        except ClusterError as error:
+            log.warning("Deployment %s: %s", note.deployment, error)
+            return True
+        return workload is None or workload.extra == note.uid
 
     async def finish(self, notes: list[MoveNote]) -> None:
         """Finish or undo the moves that `adopt` returned."""

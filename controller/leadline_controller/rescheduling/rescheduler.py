@@ -99,6 +99,7 @@ class Rescheduler:
     ) -> None:
         self.settings = settings
         self.journal = Journal(cluster, settings.budgets)
+        self.notes_read = False
         self.running: Plan | None = None
         self.last: tuple[str, tuple[MoveOutcome, ...]] = ("", ())
         self._state = state
@@ -143,8 +144,9 @@ class Rescheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a plan is being carried out, or waits for that."""
-        return self.running is not None or not self._submitted.empty()
+        """Whether a plan is being carried out, or waits for that, or none can be: the notes of
+        moves are not read yet."""
+        return not self.notes_read or self.running is not None or not self._submitted.empty()
 
     async def plan(self, only: Container[str] | None = None) -> Plan:
         """The moves that would be made now, and why the other pods stay. only: the uids of the pods
@@ -182,6 +184,8 @@ class Rescheduler:
             )
         if not self._leadership.leads():
             raise RefusedError(f"another controller leads: {self._leadership.holder() or 'none'}")
+        if not self.notes_read:
+            raise RefusedError("the moves that have begun cannot be read yet; try again")
         plan = await self.plan()
         if self.running is not None:
             raise RefusedError(f"plan {self.running.id} is being carried out; wait for its end")
@@ -235,6 +239,7 @@ class Rescheduler:
             await self._carry_out_next()
             if self.settings.mode == "automatic":
                 await self._look()
+        self.notes_read = False
         if self.settings.mode != "off":
             self._recovered.clear()
 
@@ -254,6 +259,7 @@ class Rescheduler:
                     self._recovered.set()
                 await self._clock.sleep(_POLL_S)
             else:
+                self.notes_read = True
                 self._recovered.set()
                 await self._executor.finish(notes)
                 return

@@ -16,7 +16,7 @@ from leadline_controller.framework.ports import (
     Workload,
 )
 from leadline_controller.rescheduling.executor import Executor, ExecutorHooks, MoveOutcome
-from leadline_controller.rescheduling.journal import HourlyBudgets, Journal
+from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 
 from tests.controller.rescheduling.test_plans_with_failures import Leads
@@ -191,3 +191,13 @@ async def test_a_deployment_that_is_gone_ends_the_move(stage: Stage) -> None:
     await stage.pass_s(60)
     assert finishing.done()
     assert stage.journal.begun() == ()
+
+
+async def test_one_note_that_cannot_be_judged_does_not_keep_the_others(stage: Stage) -> None:
+    def noted(uid: str, deployment: str) -> MoveNote:
+        return MoveNote(uid, f"default/{uid}", "o", "n1", "n2", 1.0, 0.0, "ReplicaSet", deployment)
+
+    await stage.journal.begin(noted("a", "default/d0"))
+    await stage.journal.begin(noted("b", ""))
+    stage.api.errors["deployment"] = InvalidError("422: no")
+    assert [note.uid for note in await stage.executor.adopt()] == ["a", "b"]
