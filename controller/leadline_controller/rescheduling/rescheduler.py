@@ -277,15 +277,21 @@ class Rescheduler:
         if not getting.done():
             return
         plan, done = getting.result()
-        self.running = plan
+        self.running, outcomes = plan, None
         try:
             outcomes = await self._executor.carry_out(plan)
-            self.last = (plan.id, tuple(outcomes))
-            if not done.done():
-                done.set_result(outcomes)
+        except Exception as error:
+            # Whoever waits for the plan must go on.
+            outcomes = [MoveOutcome(move, "failed", f"an error: {error!r}") for move in plan.moves]
+            raise
         finally:
             self.running = None
-            done.cancel()
+            if outcomes is None:  # the controller ends
+                done.cancel()
+            else:
+                self.last = (plan.id, tuple(outcomes))
+                if not done.done():
+                    done.set_result(outcomes)
 
     async def _look(self) -> None:
         """Plan moves of the pods whose placements have been worse than assumed for long enough."""
@@ -376,6 +382,8 @@ class Rescheduler:
         target = view.table.index.get(move.target)
         if target is None:
             return f"{move.target} is gone"
+        if move.source not in view.table.index:
+            return f"{move.source} is gone"
         if move.gain is not None:
             rules = self._rules(lambda _pod, _node: "")
             found = propose(view, pod, move.source, profile.filters, profile.strategy, rules)

@@ -14,6 +14,7 @@ from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.ports import ClusterError, UnavailableError
+from leadline_controller.rescheduling.executor import Executor
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 from leadline_controller.rescheduling.rescheduler import (
     Mode,
@@ -126,3 +127,38 @@ async def test_while_the_notes_cannot_be_read_pods_are_placed_and_none_is_moved(
         made.api.error = None
         await made.pass_s(3)
         assert not made.rescheduler.is_busy
+
+
+async def test_a_move_from_a_node_that_is_gone_is_refused() -> None:
+    async with led() as made:
+        await made.pass_s(6)
+        plan = made.plan()
+        source = plan.moves[0].source
+        made.cluster.remove_node(source)  # its pods are still there
+        outcomes = made.rescheduler.submit(plan)
+        await made.clock.advance(3.0)
+        assert outcomes.done()
+        first = outcomes.result()[0]
+        assert (first.ending, first.why) == ("refused", f"{source} is gone")
+
+
+async def test_an_error_in_a_plan_ends_neither_its_waiters_nor_the_plans_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: object) -> None:
+        raise KeyError("on purpose")
+
+    async with led() as made:
+        await made.pass_s(6)
+        with monkeypatch.context() as patched:
+            patched.setattr(Executor, "carry_out", fail)
+            outcomes = made.rescheduler.submit(made.plan())
+            await made.pass_s(3)
+        assert [each.ending for each in outcomes.result()] == ["failed", "failed"]
+        assert "on purpose" in outcomes.result()[0].why
+        assert not made.rescheduler.is_busy
+        assert made.rescheduler.last[1] == tuple(outcomes.result())
+
+        again = made.rescheduler.submit(Plan("kubedsm", "higher", ()))
+        await made.pass_s(3)
+        assert again.result() == []
