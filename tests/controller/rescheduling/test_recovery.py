@@ -13,8 +13,9 @@ from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.ports import ClusterError, UnavailableError
+from leadline_controller.framework.ports import ClusterError, ForbiddenError, UnavailableError
 from leadline_controller.rescheduling.executor import Executor
+from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 from leadline_controller.rescheduling.rescheduler import (
     Mode,
@@ -36,8 +37,10 @@ class Api(FaultyApi):
     """Its notes cannot be read while there is an error."""
 
     error: ClusterError | None = None
+    reads = 0
 
     async def read_notes(self) -> Mapping[str, str]:
+        self.reads += 1
         if self.error is not None:
             raise self.error
         return await super().read_notes()
@@ -162,3 +165,39 @@ async def test_an_error_in_a_plan_ends_neither_its_waiters_nor_the_plans_after_i
         again = made.rescheduler.submit(Plan("kubedsm", "higher", ()))
         await made.pass_s(3)
         assert again.result() == []
+
+
+async def test_a_move_in_progress_ends_when_rescheduling_is_off() -> None:
+    async with led("off") as made:
+        await made.pass_s(6)
+        made.leads.live = False
+        await made.pass_s(3)
+        workload = made.cluster._workloads["default/d0"]
+        (pod, _) = made.cluster.pods_of("d0")
+        await Journal(made.cluster, HourlyBudgets()).begin(
+            MoveNote(
+                *(pod.uid, pod.key, "uid-d0-set", pod.node_name or "", "n2"),
+                begun_s=made.clock.now_s(),
+                newest_s=made.clock.now_s(),
+                kind="ReplicaSet",
+                deployment=workload.key,
+                replicas=2,
+            )
+        )
+        await made.cluster.scale(workload, 3, pod.uid)
+        made.leads.live = True
+        made.leads._ended.set()
+        await made.pass_s(30)
+        workload = made.cluster._workloads["default/d0"]
+        assert (workload.replicas, workload.extra) == (2, None)
+        assert made.rescheduler.journal.begun() == ()
+
+
+async def test_without_rights_to_the_notes_nothing_waits_when_it_is_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with led("off", error=ForbiddenError("403: no")) as made:
+        await made.pass_s(6)
+        assert made.cluster.healthy("d0") == 2
+        assert made.api.reads == 1
+        assert caplog.messages == []
