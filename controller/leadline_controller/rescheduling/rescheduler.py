@@ -185,9 +185,9 @@ class Rescheduler:
             )
         if not self._leadership.leads():
             raise RefusedError(f"another controller leads: {self._leadership.holder() or 'none'}")
+        plan = await self.plan()
         if not self.notes_read:
             raise RefusedError("the moves that have begun cannot be read yet; try again")
-        plan = await self.plan()
         if self.running is not None:
             raise RefusedError(f"plan {self.running.id} is being carried out; wait for its end")
         if plan.id != plan_id:
@@ -240,8 +240,18 @@ class Rescheduler:
             if self.settings.mode == "automatic":
                 await self._look()
         self.notes_read = False
+        self._cancel_submitted()
         if self.settings.mode != "off":
             self._recovered.clear()
+
+    def _cancel_submitted(self) -> None:
+        """Plans of now must not be carried out when this controller leads again."""
+        self.running = None
+        while not self._submitted.empty():
+            plan, done = self._submitted.get_nowait()
+            why = "this controller no longer leads"
+            if not done.done():
+                done.set_result([MoveOutcome(move, "cancelled", why) for move in plan.moves])
 
     async def _recover(self) -> None:
         """Finish what an earlier leader began, also when rescheduling is off since then."""

@@ -201,3 +201,25 @@ async def test_without_rights_to_the_notes_nothing_waits_when_it_is_off(
         assert made.cluster.healthy("d0") == 2
         assert made.api.reads == 1
         assert caplog.messages == []
+
+
+async def test_plans_that_wait_when_leadership_ends_are_cancelled() -> None:
+    async with led("manual") as made:
+        await made.pass_s(6)
+        plan = made.plan()
+        first = made.rescheduler.submit(plan)
+        await made.clock.advance(0.0)
+        second = made.rescheduler.submit(plan)
+        made.rescheduler.running = plan  # as `apply` leaves it
+        made.leads.live = False
+        await made.pass_s(3)
+        assert first.done()
+        assert [each.ending for each in second.result()] == ["cancelled", "cancelled"]
+        assert made.rescheduler.running is None
+
+        evicted = made.cluster.witness.steps["evict"]
+        made.leads.live = True
+        made.leads._ended.set()
+        await made.pass_s(20)
+        assert not made.rescheduler.is_busy
+        assert made.cluster.witness.steps["evict"] == evicted
