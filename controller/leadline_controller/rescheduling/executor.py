@@ -116,6 +116,7 @@ class Executor:
         self._leadership = leadership
         self._timeout_s = timeout_s
         self._changed = asyncio.Event()
+        self._unended: dict[str, str] = {}  # uid -> how its move ended; not noted yet
 
     def observe(self) -> None:
         """The state has changed."""
@@ -153,13 +154,14 @@ class Executor:
         """Reserve room for the moves that another leader began, before any pod is placed. Returns
         those that are to be finished. Raises ClusterError."""
         await self._journal.load()
+        self._unended.clear()
         unfinished = []
         for note in self._journal.begun():
             if await self._is_open(note):
                 self._state.reserve(self._reservation(note))
                 unfinished.append(note)
             else:
-                await self._journal.end(note.uid, "not begun, or finished by an earlier leader")
+                await self._end(note.uid, "not begun, or finished by an earlier leader")
                 await self._forget_cost(note)
         return unfinished
 
@@ -210,7 +212,9 @@ class Executor:
             await self._journal.begin(note)
         except ClusterError as error:
             self._hooks.requeue(self._state.release(note.uid))
-            return MoveOutcome(move, "refused", f"the move could not be noted: {error}")
+            outcome = MoveOutcome(move, "refused", f"the move could not be noted: {error}")
+            self._unended[note.uid] = str(outcome)  # it may have been noted all the same
+            return outcome
         steps = self._evict(move, note) if workload is None else self._add(move, note, workload)
         return await self._ended(move, note, steps)
 
@@ -230,10 +234,21 @@ class Executor:
             return MoveOutcome(move, "failed", why)
         finally:
             self._hooks.requeue(self._state.release(note.uid))
-        with suppress(ClusterError):  # else whoever leads next finds out how it ended
-            await self._journal.end(note.uid, str(outcome))
+        await self._end(note.uid, str(outcome))
         self._hooks.record(note.pod, f"{outcome}, from {note.source} to {note.target}: {move.why}")
         return outcome
+
+    async def _end(self, uid: str, outcome: str) -> None:
+        """Note how a move ended, now or later: a note that stays open counts in the budgets."""
+        self._unended[uid] = outcome
+        with suppress(ClusterError):
+            await self.note_endings()
+
+    async def note_endings(self) -> None:
+        """Note how moves ended where that has failed before. Raises ClusterError."""
+        for uid, outcome in list(self._unended.items()):
+            await self._journal.end(uid, outcome)
+            self._unended.pop(uid, None)
 
     async def _checked(self, move: PlannedMove) -> tuple[MoveNote, Workload | None]:
         """The note of a move that may begin now, and the Deployment if the replacement comes
@@ -273,6 +288,7 @@ class Executor:
         _StoppedError."""
         try:
             await self._journal.load()
+            await self.note_endings()
             workload = await self.replacement_first(pod)
         except ClusterError as error:
             raise _StoppedError("refused", f"the API server does not say all: {error}") from None

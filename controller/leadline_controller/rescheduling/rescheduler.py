@@ -4,6 +4,7 @@ when another part submits one."""
 import asyncio
 import logging
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -237,6 +238,8 @@ class Rescheduler:
         await self._recover()
         while self._leadership.leads():
             await self._carry_out_next()
+            with suppress(ClusterError):
+                await self._executor.note_endings()
             if self.settings.mode == "automatic":
                 await self._look()
         self.notes_read = False

@@ -13,6 +13,7 @@ from leadline_controller.framework.ports import (
     ClusterError,
     ForbiddenError,
     InvalidError,
+    UnavailableError,
     Workload,
 )
 from leadline_controller.rescheduling.executor import Executor, ExecutorHooks, MoveOutcome
@@ -201,3 +202,36 @@ async def test_one_note_that_cannot_be_judged_does_not_keep_the_others(stage: St
     await stage.journal.begin(noted("b", ""))
     stage.api.errors["deployment"] = InvalidError("422: no")
     assert [note.uid for note in await stage.executor.adopt()] == ["a", "b"]
+
+
+async def test_an_end_that_could_not_be_noted_is_noted_before_the_next_move(stage: Stage) -> None:
+    def during(second: int) -> None:
+        if second == 2:
+            stage.api.errors["write"] = UnavailableError("503: not now")
+
+    assert (await stage.move(30, during)).ending == "moved"
+    assert len(stage.journal.begun()) == 1
+    stage.api.errors.clear()
+    pod = stage.pod("n2")
+    back = asyncio.create_task(
+        stage.executor.carry_out(
+            Plan("liking", "higher", (PlannedMove(pod, "n2", "n1", "a test"),))
+        )
+    )
+    await stage.clock.advance(0.0)
+    assert [note.uid for note in stage.journal.begun()] == [pod.uid]
+    back.cancel()
+    await asyncio.wait([back])
+
+
+async def test_a_move_that_was_noted_without_an_answer_is_not_open_for_ever(
+    stage: Stage,
+) -> None:
+    stage.cluster.faults.after = 1.0
+    assert (await stage.move(5, lambda _: None)).ending == "refused"
+    stage.cluster.faults.stop()
+    await stage.journal.load()
+    assert len(stage.journal.begun()) == 1
+    await stage.executor.note_endings()
+    await stage.journal.load()
+    assert stage.journal.begun() == ()

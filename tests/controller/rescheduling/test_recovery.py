@@ -38,6 +38,12 @@ class Api(FaultyApi):
 
     error: ClusterError | None = None
     reads = 0
+    unwritable = False
+
+    async def write_note(self, key: str, text: str | None) -> None:
+        if self.unwritable:
+            raise UnavailableError("503: not now")
+        await super().write_note(key, text)
 
     async def read_notes(self) -> Mapping[str, str]:
         self.reads += 1
@@ -223,3 +229,18 @@ async def test_plans_that_wait_when_leadership_ends_are_cancelled() -> None:
         await made.pass_s(20)
         assert not made.rescheduler.is_busy
         assert made.cluster.witness.steps["evict"] == evicted
+
+
+async def test_an_end_that_could_not_be_noted_is_noted_soon() -> None:
+    async with led() as made:
+        await made.pass_s(6)
+        outcomes = made.rescheduler.submit(Plan("kubedsm", "higher", made.plan().moves[:1]))
+        await made.pass_s(2)
+        assert made.cluster.witness.steps["evict"] == 1
+        made.api.unwritable = True
+        await made.pass_s(20)
+        assert outcomes.done()
+        assert len(made.rescheduler.journal.begun()) == 1
+        made.api.unwritable = False
+        await made.pass_s(3)
+        assert made.rescheduler.journal.begun() == ()
