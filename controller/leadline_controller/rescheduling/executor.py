@@ -9,7 +9,7 @@ or that no longer makes sense, cancels those after it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +33,7 @@ from leadline_controller.framework.ports import (
     Workload,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.kubeobjects.manifest import DELETION_COST
+from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST
 from leadline_controller.rescheduling.journal import Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 
@@ -46,8 +46,6 @@ _WRITE_AGAIN_S = 2.0
 _POLL_S = 1.0
 # An API server that has just started may answer 404 about what exists.
 _NOT_FOUND_TIMES = 5
-# Lower than any that people set: this pod of the ReplicaSet goes first.
-_GOES_FIRST = -1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,8 @@ class Executor:
                 unfinished.append(note)
             else:
                 await self._end(note.uid, "not begun, or finished by an earlier leader")
-                await self._forget_cost(note)
+                pods = [self._state.pod(note.uid), *self._replacements(note)]
+                await self._restore_costs(note, pods)
         return unfinished
 
     async def _is_open(self, note: MoveNote) -> bool:
@@ -278,6 +277,7 @@ class Executor:
             target=move.target,
             begun_s=now_s,
             newest_s=max(newest, default=0.0),
+            cost=None if pod.deletion_cost == GOES_FIRST else pod.deletion_cost,
         )
         if workload is not None:
             note = replace(note, deployment=workload.key, replicas=workload.replicas)
@@ -374,33 +374,39 @@ class Executor:
 
     async def _finish_extra(self, note: MoveNote) -> None:
         """Remove the old pod once its replacement is ready on the target; else the extra one."""
+        old = self._state.pod(note.uid)
         try:
             await self._follow(note)
-            leaving = [self._state.pod(note.uid)]
+            leaving = [] if old is None else [old]
             failure = None
         except _StoppedError as stop:
-            leaving = list(self._replacements(note))
+            await self._restore_costs(note, [old])
+            leaving = self._replacements(note)
             failure = stop
+        leaving = [pod for pod in leaving if self._is_here(pod.uid)]
         for pod in leaving:
-            if pod is not None and self._is_here(pod.uid):
-                try:
-                    await self._insist(partial(self._make_first, pod), self._timeout_s)
-                except _StoppedError as stop:
-                    failure = failure or stop
+            try:
+                await self._insist(partial(self._make_first, pod), self._timeout_s)
+            except _StoppedError as stop:
+                failure = failure or stop
         try:
             await self._insist(lambda: self._remove_extra(note))
         except _StoppedError as stop:
             raise _ExtraStaysError("failed", f"its extra replica stays: {stop}") from None
+        # The cost must stay until the ReplicaSet has acted.
+        has_gone = not leaving or await self._until(
+            lambda: not all(self._is_here(pod.uid) for pod in leaving)
+        )
+        await self._restore_costs(note, leaving)
         if failure is not None:
             raise failure
-        if not await self._until(lambda: not self._is_here(note.uid)):
-            await self._forget_cost(note)
+        if not has_gone:
             raise _StoppedError("failed", "another pod of its ReplicaSet was removed instead")
 
     async def _make_first(self, pod: Pod) -> None:
         """Have its ReplicaSet remove this pod before all others."""
         if self._is_here(pod.uid):
-            await self._cluster.annotate(pod, {DELETION_COST: str(_GOES_FIRST)})
+            await self._cluster.annotate(pod, {DELETION_COST: str(GOES_FIRST)})
 
     async def _remove_extra(self, note: MoveNote) -> None:
         """Take back the extra replica, unless somebody else has scaled the Deployment since."""
@@ -448,12 +454,17 @@ class Executor:
                 await self._clock.sleep(_WRITE_AGAIN_S)
         raise _NotLeadingError
 
-    async def _forget_cost(self, note: MoveNote) -> None:
-        """A pod that stays after all is no longer the first to go."""
-        pod = self._state.pod(note.uid)
-        if note.deployment and pod is not None and self._is_here(note.uid):
+    async def _restore_costs(self, note: MoveNote, pods: Iterable[Pod | None]) -> None:
+        """Pods that stay after all are no longer the first to go: each gets the cost that it had.
+        `pods` are as they were before; for the old pod the note knows it."""
+        for before in pods:
+            pod = None if before is None else self._state.pod(before.uid)
+            if pod is None or not self._is_here(pod.uid) or pod.deletion_cost != GOES_FIRST:
+                continue
+            cost = note.cost if pod.uid == note.uid else before.deletion_cost
+            text = None if cost is None or cost == GOES_FIRST else str(cost)
             with suppress(ClusterError):
-                await self._cluster.annotate(pod, {DELETION_COST: None})
+                await self._cluster.annotate(pod, {DELETION_COST: text})
 
     # Waiting.
 

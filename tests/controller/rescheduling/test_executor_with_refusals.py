@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,6 +17,7 @@ from leadline_controller.framework.ports import (
     UnavailableError,
     Workload,
 )
+from leadline_controller.kubeobjects.manifest import GOES_FIRST
 from leadline_controller.rescheduling.executor import Executor, ExecutorHooks, MoveOutcome
 from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
@@ -235,3 +237,68 @@ async def test_a_move_that_was_noted_without_an_answer_is_not_open_for_ever(
     await stage.executor.note_endings()
     await stage.journal.load()
     assert stage.journal.begun() == ()
+
+
+def cost(stage: Stage, on: str) -> int | None:
+    return stage.pod(on).deletion_cost
+
+
+async def with_cost(stage: Stage, amount: int) -> None:
+    stage.cluster.put_pod(replace(stage.pod(), deletion_cost=amount))
+    await stage.clock.advance(0.0)
+
+
+async def test_a_pod_that_was_never_made_first_keeps_its_cost(stage: Stage) -> None:
+    await with_cost(stage, -7)
+    stage.api.errors["annotate"] = InvalidError("422: no")
+    stage.api.errors["scale down"] = InvalidError("422: no")
+    await stage.move(30, lambda _: None)
+    stage.api.errors.clear()
+    stage.cluster._workloads["default/d0"] = replace(stage.deployment(), extra=None, replicas=2)
+    assert await stage.executor.adopt() == []
+    assert cost(stage, "n1") == -7
+
+
+def somebody_scales(stage: Stage, at: int) -> Callable[[int], None]:
+    """So that no pod goes when the extra replica is taken back."""
+
+    def during(second: int) -> None:
+        if second == at:
+            stage.cluster.wanted["d0"] = 3
+            stage.cluster._workloads["default/d0"] = replace(stage.deployment(), replicas=3)
+
+    return during
+
+
+async def test_a_pod_that_stays_after_all_gets_the_cost_back_that_it_had(stage: Stage) -> None:
+    await with_cost(stage, 7)
+    seen = set()
+    during = somebody_scales(stage, 2)
+
+    def watch(second: int) -> None:
+        during(second)
+        seen.add(cost(stage, "n1"))
+
+    outcome = await stage.move(60, watch)
+    assert outcome.why == "another pod of its ReplicaSet was removed instead"
+    assert seen == {7, GOES_FIRST}
+    assert cost(stage, "n1") == 7
+
+
+async def test_the_replacement_of_a_failed_move_is_not_the_first_to_go(stage: Stage) -> None:
+    stage.cluster.never_ready.add("n2")
+    outcome = await stage.move(60, somebody_scales(stage, 4))
+    assert outcome.ending == "failed"
+    costs = [pod.deletion_cost for pod in stage.cluster.pods_of("d0")]
+    assert costs == [None, None, None]
+
+
+async def test_the_cost_outlives_the_controller(stage: Stage) -> None:
+    await with_cost(stage, 7)
+    stage.api.errors["scale down"] = InvalidError("422: no")
+    await stage.move(30, lambda _: None)
+    assert cost(stage, "n1") == GOES_FIRST
+    stage.api.errors.clear()
+    stage.cluster._workloads["default/d0"] = replace(stage.deployment(), extra=None)
+    assert await stage.executor.adopt() == []
+    assert cost(stage, "n1") == 7
