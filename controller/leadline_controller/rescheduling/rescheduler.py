@@ -184,10 +184,10 @@ class Rescheduler:
                 'rescheduling is off: set mode = "manual" in the section [rescheduling] of the '
                 "controller's settings"
             )
+        plan = await self.plan()
         if not self._leadership.leads():
             raise RefusedError(f"another controller leads: {self._leadership.holder() or 'none'}")
-        plan = await self.plan()
-        if not self.notes_read:
+        if self.recovered() and not self.notes_read:
             raise RefusedError("the moves that have begun cannot be read yet; try again")
         if self.running is not None:
             raise RefusedError(f"plan {self.running.id} is being carried out; wait for its end")
@@ -201,10 +201,13 @@ class Rescheduler:
         return plan
 
     async def pause(self, duration_s: float | None, reason: str) -> None:
-        """Move nothing for some time, or until `resume`. Raises ClusterError."""
-        now_s = self.now_unix_s() or 0.0
-        until_s = None if duration_s is None else now_s + duration_s
-        await self.journal.set_pause(Pause(now_s, until_s, reason))
+        """Move nothing for some time, or until `resume`. Raises ClusterError, and RefusedError if
+        nobody can say when some time is over."""
+        now_s = self.now_unix_s()
+        if now_s is None and duration_s is not None:
+            raise RefusedError("the controller's clock is not set: pause without --for")
+        until_s = None if now_s is None or duration_s is None else now_s + duration_s
+        await self.journal.set_pause(Pause(now_s or 0.0, until_s, reason))
 
     async def resume(self) -> None:
         """End a pause. Raises ClusterError."""
