@@ -404,9 +404,9 @@ def _rescheduling(given: Fields) -> ReschedulingSettings:
         if value is not None and value < least_s[name]:
             raise given.error(name, f"{least_s[name]:g} seconds or more")
     moves = {
-        "workload": given.integer("workload_moves_per_hour", 0, 500),
-        "node": given.integer("node_moves_per_hour", 0, 500),
-        "cluster": given.integer("moves_per_hour", 0, 500),
+        "workload": given.integer("workload_moves_per_hour", 0, 200),
+        "node": given.integer("node_moves_per_hour", 0, 200),
+        "cluster": given.integer("moves_per_hour", 0, 200),
     }
     return ReschedulingSettings(
         mode=mode,

@@ -33,9 +33,9 @@ mode = "manual"
 cooldown_s = 0
 timeout_s = 20
 min_gain = 0.1
-moves_per_hour = 500
-node_moves_per_hour = 500
-workload_moves_per_hour = 500
+moves_per_hour = 200
+node_moves_per_hour = 200
+workload_moves_per_hour = 200
 """
 EXTRA = "leadline.dev/extra-replica"
 COST = "controller.kubernetes.io/pod-deletion-cost"

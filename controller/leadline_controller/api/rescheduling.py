@@ -67,7 +67,10 @@ class _Methods(rescheduling_pb2_grpc.ReschedulingServicer):
                 grpc.StatusCode.INVALID_ARGUMENT, "duration_s: expected seconds, a year at most"
             )
         reason = " ".join(request.reason.split())[:_MAX_REASON]
-        await _written(context, rescheduler.pause(duration_s or None, reason))
+        try:
+            await _written(context, rescheduler.pause(duration_s or None, reason))
+        except RefusedError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return self._state(rescheduler)
 
     async def Resume(self, _: pb.ResumeRequest, context: Context) -> pb.ReschedulingState:

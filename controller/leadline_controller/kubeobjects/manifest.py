@@ -44,6 +44,8 @@ from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+# The cost of a pod that a move takes away; lower than any that people set.
+GOES_FIRST = -1_000_000_000
 _INTEGER = re.compile("-?[0-9]{1,10}", re.ASCII)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NOTHING = Fields({}, "spec")

@@ -9,7 +9,7 @@ or that no longer makes sense, cancels those after it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +24,7 @@ from leadline_controller.framework.ports import (
     Cluster,
     ClusterError,
     ConflictError,
+    ForbiddenError,
     InvalidError,
     Leadership,
     NotFoundError,
@@ -32,7 +33,7 @@ from leadline_controller.framework.ports import (
     Workload,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.kubeobjects.manifest import DELETION_COST
+from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST
 from leadline_controller.rescheduling.journal import Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 
@@ -43,8 +44,8 @@ FIRST = "none: its replacement is ready first"
 _EVICT_AGAIN_S = (5.0, 10.0, 15.0)
 _WRITE_AGAIN_S = 2.0
 _POLL_S = 1.0
-# Lower than any that people set: this pod of the ReplicaSet goes first.
-_GOES_FIRST = -1_000_000_000
+# An API server that has just started may answer 404 about what exists.
+_NOT_FOUND_TIMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ class _StoppedError(Exception):
     def __init__(self, ending: Ending, why: str) -> None:
         super().__init__(why)
         self.ending: Ending = ending
+
+
+class _ExtraStaysError(_StoppedError):
+    """The extra replica could not be removed: the note stays open, for whoever leads next."""
 
 
 class _NotLeadingError(Exception):
@@ -109,6 +114,7 @@ class Executor:
         self._leadership = leadership
         self._timeout_s = timeout_s
         self._changed = asyncio.Event()
+        self._unended: dict[str, str] = {}  # uid -> how its move ended; not noted yet
 
     def observe(self) -> None:
         """The state has changed."""
@@ -146,20 +152,31 @@ class Executor:
         """Reserve room for the moves that another leader began, before any pod is placed. Returns
         those that are to be finished. Raises ClusterError."""
         await self._journal.load()
+        self._unended.clear()
         unfinished = []
         for note in self._journal.begun():
-            if note.deployment:
-                workload = await self._workload(note)
-                is_open = workload is not None and workload.extra == note.uid
-            else:
-                is_open = not self._is_here(note.uid)
-            if is_open:
+            if await self._is_open(note):
                 self._state.reserve(self._reservation(note))
                 unfinished.append(note)
             else:
-                await self._journal.end(note.uid, "not begun, or finished by an earlier leader")
-                await self._forget_cost(note)
+                await self._end(note.uid, "not begun, or finished by an earlier leader")
+                pods = [self._state.pod(note.uid), *self._replacements(note)]
+                await self._restore_costs(note, pods)
         return unfinished
+
+    async def _is_open(self, note: MoveNote) -> bool:
+        """Whether a noted move is to be finished. One answer about one move that is missing or
+        wrong must not keep the others: then it is, and `finish` asks again."""
+        if not note.deployment:
+            return not self._is_here(note.uid)
+        try:
+            workload = await self._workload(note)
+        except NotLeadingError:
+            raise
+        except ClusterError as error:
+            log.warning("Deployment %s: %s", note.deployment, error)
+            return True
+        return workload is None or workload.extra == note.uid
 
     async def finish(self, notes: list[MoveNote]) -> None:
         """Finish or undo the moves that `adopt` returned."""
@@ -194,7 +211,9 @@ class Executor:
             await self._journal.begin(note)
         except ClusterError as error:
             self._hooks.requeue(self._state.release(note.uid))
-            return MoveOutcome(move, "refused", f"the move could not be noted: {error}")
+            outcome = MoveOutcome(move, "refused", f"the move could not be noted: {error}")
+            self._unended[note.uid] = str(outcome)  # it may have been noted all the same
+            return outcome
         steps = self._evict(move, note) if workload is None else self._add(move, note, workload)
         return await self._ended(move, note, steps)
 
@@ -205,6 +224,8 @@ class Executor:
         try:
             await steps
             outcome = MoveOutcome(move, "moved")
+        except _ExtraStaysError as stop:
+            return MoveOutcome(move, stop.ending, str(stop))
         except _StoppedError as stop:
             outcome = MoveOutcome(move, stop.ending, str(stop))
         except (_NotLeadingError, NotLeadingError):
@@ -212,10 +233,21 @@ class Executor:
             return MoveOutcome(move, "failed", why)
         finally:
             self._hooks.requeue(self._state.release(note.uid))
-        with suppress(ClusterError):  # else whoever leads next finds out how it ended
-            await self._journal.end(note.uid, str(outcome))
+        await self._end(note.uid, str(outcome))
         self._hooks.record(note.pod, f"{outcome}, from {note.source} to {note.target}: {move.why}")
         return outcome
+
+    async def _end(self, uid: str, outcome: str) -> None:
+        """Note how a move ended, now or later: a note that stays open counts in the budgets."""
+        self._unended[uid] = outcome
+        with suppress(ClusterError):
+            await self.note_endings()
+
+    async def note_endings(self) -> None:
+        """Note how moves ended where that has failed before. Raises ClusterError."""
+        for uid, outcome in list(self._unended.items()):
+            await self._journal.end(uid, outcome)
+            self._unended.pop(uid, None)
 
     async def _checked(self, move: PlannedMove) -> tuple[MoveNote, Workload | None]:
         """The note of a move that may begin now, and the Deployment if the replacement comes
@@ -245,6 +277,7 @@ class Executor:
             target=move.target,
             begun_s=now_s,
             newest_s=max(newest, default=0.0),
+            cost=None if pod.deletion_cost == GOES_FIRST else pod.deletion_cost,
         )
         if workload is not None:
             note = replace(note, deployment=workload.key, replicas=workload.replicas)
@@ -255,6 +288,7 @@ class Executor:
         _StoppedError."""
         try:
             await self._journal.load()
+            await self.note_endings()
             workload = await self.replacement_first(pod)
         except ClusterError as error:
             raise _StoppedError("refused", f"the API server does not say all: {error}") from None
@@ -340,32 +374,46 @@ class Executor:
 
     async def _finish_extra(self, note: MoveNote) -> None:
         """Remove the old pod once its replacement is ready on the target; else the extra one."""
+        old = self._state.pod(note.uid)
         try:
             await self._follow(note)
-            leaving = [self._state.pod(note.uid)]
+            leaving = [] if old is None else [old]
             failure = None
         except _StoppedError as stop:
-            leaving = list(self._replacements(note))
+            await self._restore_costs(note, [old])
+            leaving = self._replacements(note)
             failure = stop
+        leaving = [pod for pod in leaving if self._is_here(pod.uid)]
         for pod in leaving:
-            if pod is not None and self._is_here(pod.uid):
-                await self._insist(partial(self._make_first, pod))
-        await self._insist(lambda: self._remove_extra(note))
+            try:
+                await self._insist(partial(self._make_first, pod), self._timeout_s)
+            except _StoppedError as stop:
+                failure = failure or stop
+        try:
+            await self._insist(lambda: self._remove_extra(note))
+        except _StoppedError as stop:
+            raise _ExtraStaysError("failed", f"its extra replica stays: {stop}") from None
+        # The cost must stay until the ReplicaSet has acted.
+        has_gone = not leaving or await self._until(
+            lambda: not all(self._is_here(pod.uid) for pod in leaving)
+        )
+        await self._restore_costs(note, leaving)
         if failure is not None:
             raise failure
-        if not await self._until(lambda: not self._is_here(note.uid)):
-            await self._forget_cost(note)
+        if not has_gone:
             raise _StoppedError("failed", "another pod of its ReplicaSet was removed instead")
 
     async def _make_first(self, pod: Pod) -> None:
         """Have its ReplicaSet remove this pod before all others."""
         if self._is_here(pod.uid):
-            await self._cluster.annotate(pod, {DELETION_COST: str(_GOES_FIRST)})
+            await self._cluster.annotate(pod, {DELETION_COST: str(GOES_FIRST)})
 
     async def _remove_extra(self, note: MoveNote) -> None:
         """Take back the extra replica, unless somebody else has scaled the Deployment since."""
         workload = await self._workload(note)
-        if workload is not None and workload.extra == note.uid:
+        if workload is None:
+            raise NotFoundError(f"404: Deployment {note.deployment} not found")
+        if workload.extra == note.uid:
             is_ours = workload.replicas == note.replicas + 1
             await self._cluster.scale(
                 workload, note.replicas if is_ours else workload.replicas, None
@@ -375,32 +423,48 @@ class Executor:
         namespace, _, name = note.deployment.partition("/")
         return await self._cluster.deployment(namespace, Owner("Deployment", name, ""))
 
-    async def _insist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Write until it works: an extra replica must not stay. Raises _StoppedError if it cannot
+    async def _insist(
+        self, write: Callable[[], Coroutine[Any, Any, None]], forbidden_s: float = float("inf")
+    ) -> None:
+        """Write until it works: an extra replica must not stay. What is not found time after time
+        is gone. forbidden_s: how long a 403 is tried again. Raises _StoppedError if it cannot
         work, and _NotLeadingError."""
-        logged = ""
+        logged, not_found, begun_s = "", 0, self._clock.now_s()
         while self._leadership.leads():
             try:
                 return await write()
             except NotFoundError:
-                return None
-            except InvalidError as error:
-                raise _StoppedError("failed", str(error)) from None
+                not_found += 1
+                if not_found >= _NOT_FOUND_TIMES:
+                    return None
+                await self._clock.sleep(_WRITE_AGAIN_S)
             except ConflictError:  # its status changed meanwhile; read it again
                 await self._clock.sleep(0.1)
             except ClusterError as error:
+                may_pass = not isinstance(error, InvalidError) or (
+                    # An API server that has just started says this, too.
+                    isinstance(error, ForbiddenError)
+                    and self._clock.now_s() - begun_s < forbidden_s
+                )
+                if not may_pass:
+                    raise _StoppedError("failed", str(error)) from None
                 if str(error) != logged:
                     logged = str(error)
                     log.warning("a move is not finished, trying again: %s", error)
                 await self._clock.sleep(_WRITE_AGAIN_S)
         raise _NotLeadingError
 
-    async def _forget_cost(self, note: MoveNote) -> None:
-        """A pod that stays after all is no longer the first to go."""
-        pod = self._state.pod(note.uid)
-        if note.deployment and pod is not None and self._is_here(note.uid):
+    async def _restore_costs(self, note: MoveNote, pods: Iterable[Pod | None]) -> None:
+        """Pods that stay after all are no longer the first to go: each gets the cost that it had.
+        `pods` are as they were before; for the old pod the note knows it."""
+        for before in pods:
+            pod = None if before is None else self._state.pod(before.uid)
+            if pod is None or not self._is_here(pod.uid) or pod.deletion_cost != GOES_FIRST:
+                continue
+            cost = note.cost if pod.uid == note.uid else before.deletion_cost
+            text = None if cost is None or cost == GOES_FIRST else str(cost)
             with suppress(ClusterError):
-                await self._cluster.annotate(pod, {DELETION_COST: None})
+                await self._cluster.annotate(pod, {DELETION_COST: text})
 
     # Waiting.
 

@@ -15,7 +15,7 @@ MOVES, PAUSED = "moves", "paused"
 OPEN = "open"
 HOUR_S = 3600.0
 _MAX_NOTES = 500
-_MAX_TEXT = 200_000
+_MAX_TEXT = 400_000
 _MAX_REASON = 200
 _MAX_NAME = 512
 _NAMES = ("uid", "pod", "owner", "kind", "source", "target", "deployment")
@@ -25,8 +25,8 @@ _NAMES = ("uid", "pod", "owner", "kind", "source", "target", "deployment")
 class MoveNote:
     """One move. pod: namespace/name. newest_s: the creation of its workload's newest pod before,
     on the API server's clock. begun_s: seconds since 1970. kind: of the owner. deployment: of a
-    replacement that comes first, namespace/name, with `replicas` wanted. outcome: OPEN, or how it
-    ended."""
+    replacement that comes first, namespace/name, with `replicas` wanted. cost: the pod's deletion
+    cost before, None without one. outcome: OPEN, or how it ended."""
 
     uid: str
     pod: str
@@ -38,6 +38,7 @@ class MoveNote:
     kind: str = ""
     deployment: str = ""
     replicas: int = 0
+    cost: int | None = None
     outcome: str = OPEN
 
 
@@ -146,6 +147,7 @@ def _read_moves(text: str) -> tuple[MoveNote, ...]:
                     begun_s=fields.number("begun_s") or 0.0,
                     newest_s=fields.number("newest_s") or 0.0,
                     replicas=fields.integer("replicas", 0, 2**31 - 1) or 0,
+                    cost=fields.integer("cost", -(2**31), 2**31 - 1),
                     outcome=fields.text("outcome")[:_MAX_REASON],
                 )
             )

@@ -4,6 +4,7 @@ when another part submits one."""
 import asyncio
 import logging
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,6 +17,7 @@ from leadline_controller.framework.ports import (
     Cluster,
     ClusterChange,
     ClusterError,
+    ForbiddenError,
     InvalidError,
     Leadership,
     PodChanged,
@@ -101,6 +103,7 @@ class Rescheduler:
     ) -> None:
         self.settings = settings
         self.journal = Journal(cluster, settings.budgets)
+        self.notes_read = False
         self.running: Plan | None = None
         self.last: tuple[str, tuple[MoveOutcome, ...]] = ("", ())
         self._state = state
@@ -145,8 +148,9 @@ class Rescheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a plan is being carried out, or waits for that."""
-        return self.running is not None or not self._submitted.empty()
+        """Whether a plan is being carried out, or waits for that, or none can be: the notes of
+        moves are not read yet."""
+        return not self.notes_read or self.running is not None or not self._submitted.empty()
 
     async def plan(self, only: Container[str] | None = None) -> Plan:
         """The moves that would be made now, and why the other pods stay. only: the uids of the pods
@@ -186,9 +190,11 @@ class Rescheduler:
                 'rescheduling is off: set mode = "manual" in the section [rescheduling] of the '
                 "controller's settings"
             )
+        plan = await self.plan()
         if not self._leadership.leads():
             raise RefusedError(f"another controller leads: {self._leadership.holder() or 'none'}")
-        plan = await self.plan()
+        if self.recovered() and not self.notes_read:
+            raise RefusedError("the moves that have begun cannot be read yet; try again")
         if self.running is not None:
             raise RefusedError(f"plan {self.running.id} is being carried out; wait for its end")
         if plan.id != plan_id:
@@ -201,10 +207,13 @@ class Rescheduler:
         return plan
 
     async def pause(self, duration_s: float | None, reason: str) -> None:
-        """Move nothing for some time, or until `resume`. Raises ClusterError."""
-        now_s = self.now_unix_s() or 0.0
-        until_s = None if duration_s is None else now_s + duration_s
-        await self.journal.set_pause(Pause(now_s, until_s, reason))
+        """Move nothing for some time, or until `resume`. Raises ClusterError, and RefusedError if
+        nobody can say when some time is over."""
+        now_s = self.now_unix_s()
+        if now_s is None and duration_s is not None:
+            raise RefusedError("the controller's clock is not set: pause without --for")
+        until_s = None if now_s is None or duration_s is None else now_s + duration_s
+        await self.journal.set_pause(Pause(now_s or 0.0, until_s, reason))
 
     async def resume(self) -> None:
         """End a pause. Raises ClusterError."""
@@ -235,16 +244,29 @@ class Rescheduler:
 
     async def _lead(self) -> None:
         """What `run` does, until this controller no longer leads."""
-        if self.settings.mode != "off":
-            await self._recover()
+        await self._recover()
         while self._leadership.leads():
             await self._carry_out_next()
+            with suppress(ClusterError):
+                await self._executor.note_endings()
             if self.settings.mode == "automatic":
                 await self._look()
+        self.notes_read = False
+        self._cancel_submitted()
         if self.settings.mode != "off":
             self._recovered.clear()
 
+    def _cancel_submitted(self) -> None:
+        """Plans of now must not be carried out when this controller leads again."""
+        self.running = None
+        while not self._submitted.empty():
+            plan, done = self._submitted.get_nowait()
+            why = "this controller no longer leads"
+            if not done.done():
+                done.set_result([MoveOutcome(move, "cancelled", why) for move in plan.moves])
+
     async def _recover(self) -> None:
+        """Finish what an earlier leader began, also when rescheduling is off since then."""
         while not self._state.listed:
             await self._clock.sleep(_POLL_S)
         begun_s, said = self._clock.now_s(), ""
@@ -252,6 +274,8 @@ class Rescheduler:
             try:
                 notes = await self._executor.adopt()
             except ClusterError as error:
+                if self.settings.mode == "off" and isinstance(error, ForbiddenError):
+                    return  # without these rights nothing was begun
                 if type(error).__name__ != said:
                     said = type(error).__name__
                     log.warning("the moves that have begun cannot be read, trying again: %s", error)
@@ -260,6 +284,7 @@ class Rescheduler:
                     self._recovered.set()
                 await self._clock.sleep(_POLL_S)
             else:
+                self.notes_read = True
                 self._recovered.set()
                 await self._executor.finish(notes)
                 return
@@ -277,15 +302,21 @@ class Rescheduler:
         if not getting.done():
             return
         plan, done = getting.result()
-        self.running = plan
+        self.running, outcomes = plan, None
         try:
             outcomes = await self._executor.carry_out(plan)
-            self.last = (plan.id, tuple(outcomes))
-            if not done.done():
-                done.set_result(outcomes)
+        except Exception as error:
+            # Whoever waits for the plan must go on.
+            outcomes = [MoveOutcome(move, "failed", f"an error: {error!r}") for move in plan.moves]
+            raise
         finally:
             self.running = None
-            done.cancel()
+            if outcomes is None:  # the controller ends
+                done.cancel()
+            else:
+                self.last = (plan.id, tuple(outcomes))
+                if not done.done():
+                    done.set_result(outcomes)
 
     async def _look(self) -> None:
         """Plan moves of the pods whose placements have been worse than assumed for long enough."""
@@ -377,6 +408,8 @@ class Rescheduler:
         target = view.table.index.get(move.target)
         if target is None:
             return f"{move.target} is gone"
+        if move.source not in view.table.index:
+            return f"{move.source} is gone"
         if move.gain is not None:
             rules = self._rules(lambda _pod, _node: "")
             found = propose(view, pod, move.source, profile.filters, profile.strategy, rules)

@@ -104,6 +104,8 @@ class Suggestions:
             return "this controller does not lead"
         if now_s is None or (pause is not None and pause.holds(now_s)):
             return "rescheduling is paused, or the clock is not set"
+        if not rescheduler.notes_read:
+            return "the moves that have begun cannot be read yet"
         return "another plan is under way" if rescheduler.is_busy else ""
 
     def _over_budget(self, view: ClusterView, moves: Sequence[Move]) -> str:

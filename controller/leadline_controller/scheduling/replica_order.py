@@ -29,7 +29,7 @@ from leadline_controller.framework.ports import (
     PodChanged,
     Relisted,
 )
-from leadline_controller.kubeobjects.manifest import DELETION_COST
+from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST
 from leadline_controller.strategies.response_time import ResponseTime
 from leadline_controller.strategies.shared.services import Service, service_of
 
@@ -137,6 +137,8 @@ def due(state: ClusterState, decisions: DecisionLog) -> Iterator[tuple[Pod, int]
         service = service_of(pod)
         if service is None or pod.node_name is None or pod.finished or pod.terminating:
             continue
+        if pod.deletion_cost == GOES_FIRST:
+            continue  # a move takes it away; its replacement stays
         if pod.deletion_cost is not None:
             lowest[service] = min(pod.deletion_cost, lowest.get(service, _FIRST_COST + 1))
         elif _wants_cost(pod):

@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 BINDINGS_AT_ONCE = 128
 _WARM_UP_POLL_S = 0.2
 _BANDWIDTH_POLL_S = 1.0
+# A move waits for the eviction, the end of the pod and its replacement, 300 s each by default.
+_HELD_S = 900.0
 # These get no event: most often the watch soon shows that another bound the pod or deleted it.
 _WITHOUT_EVENT = (ConflictError, NotLeadingError, NotFoundError)
 
@@ -218,7 +220,7 @@ class Scheduler:
         if batch.moved is not None:
             for pod in self._still_in_progress(waiting):
                 self._hold(pod, batch)
-            task = asyncio.create_task(self._release(waiting, batch.moved))
+            task = asyncio.create_task(self._release(waiting, batch.moved, batch.steps))
             self._waits.add(task)
             task.add_done_callback(self._waits.discard)
         for uid in uids:
@@ -243,13 +245,18 @@ class Scheduler:
         self._events.put(pod, PodEvent("Normal", "WaitingForMoves", message))
         self._changed.set()
 
-    async def _release(self, uids: Iterable[str], moved: Awaitable[bool]) -> None:
+    async def _release(self, uids: Iterable[str], moved: Awaitable[bool], steps: int) -> None:
         """Place the pods when the moves are done; each alone, without the room that was kept for
-        it, if one failed."""
+        it, if one failed or they take too long."""
         is_done = False
+        moving = asyncio.ensure_future(moved)
+        limit = asyncio.ensure_future(self._clock.sleep(_HELD_S * steps))
         try:
-            is_done = await moved
+            await asyncio.wait((moving, limit), return_when=asyncio.FIRST_COMPLETED)
+            is_done = moving.done() and moving.result()
         finally:
+            limit.cancel()
+            moving.cancel()
             for uid in uids:
                 if uid in self._queue and not is_done:
                     self._alone.add(uid)

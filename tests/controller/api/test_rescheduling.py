@@ -15,6 +15,7 @@ from leadline_controller.api import grpc as served
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.cli.__main__ import leadline
 from leadline_controller.config import Settings
+from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
 from leadline_controller.rescheduling.journal import HourlyBudgets
@@ -128,6 +129,17 @@ async def test_a_pause_is_shown_and_kept_and_ends() -> None:
 
         assert not (await here.json("resume"))["paused"]
         assert "paused" not in await here.cluster.read_notes()
+
+
+async def test_a_pause_for_some_time_needs_a_clock() -> None:
+    async with asked(mode="manual") as here:
+        here.controller.decisions.now = lambda: Moment("boot", 1.0, None)
+        refused = await here.ask("pause", "--for", "2h")
+        assert refused.exit_code == 1
+        assert "clock is not set: pause without --for" in refused.output
+        assert "paused" not in await here.cluster.read_notes()
+        assert (await here.ask("pause")).exit_code == 0
+        assert "paused" in await here.cluster.read_notes()
 
 
 @pytest.mark.parametrize("command", [["reschedule", "--apply"], ["pause"], ["resume"]])

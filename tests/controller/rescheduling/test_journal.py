@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leadline_controller.config import ConfigError, load
 from leadline_controller.rescheduling.journal import (
     MOVES,
     PAUSED,
@@ -88,3 +90,26 @@ async def test_strange_notes_do_no_harm(moves: Any, field: Any) -> None:
     assert MoveNote("u", "d/p", "o", "a", "b", 5.0, 1.0) in journal.begun()
     await cluster.write_note(MOVES, json.dumps(moves))
     await journal.load()
+
+
+async def test_the_notes_of_the_largest_budget_with_the_longest_names_are_read() -> None:
+    cluster = MemoryCluster()
+    journal = Journal(cluster, HourlyBudgets())
+    key = f"{'n' * 63}/{'p' * 253}"
+    for at in range(200):
+        uid = f"{at:036}"
+        note = MoveNote(uid, key, "o" * 36, "a" * 253, "b" * 253, at, at, "k" * 63, key, 2**31 - 1)
+        await journal.begin(note)
+        await journal.end(uid, "e" * 200)
+    await journal.load()
+    assert len(journal.of_the_hour(200.0)) == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["moves_per_hour", "node_moves_per_hour", "workload_moves_per_hour"]
+)
+def test_no_budget_is_larger_than_the_notes_that_are_kept(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text(f"[rescheduling]\n{name} = 201\n")
+    with pytest.raises(ConfigError, match=f"rescheduling.{name}: .* from 0 to 200"):
+        load(file, {})

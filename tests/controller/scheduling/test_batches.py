@@ -212,6 +212,17 @@ async def test_if_a_move_fails_the_pod_goes_where_it_can_alone() -> None:
         assert harness.where()["next"] in ("b", "c")
 
 
+async def test_moves_that_never_end_hold_a_pod_for_a_limited_time() -> None:
+    cluster, strategy, _ = full_edge()
+    harness = harness_of(cluster, strategy, ByHand())
+    async with harness.running():
+        await settle(harness, WINDOW_S)
+        assert harness.where()["p"] is None
+        await settle(harness, 3600.0)
+        await settle(harness, WINDOW_S)
+        assert harness.where()["p"] in ("b", "c")
+
+
 async def test_the_end_of_the_controller_waits_for_no_move() -> None:
     cluster, strategy, _ = full_edge()
     moves = ByHand()

@@ -18,7 +18,7 @@ from leadline_controller.framework.ports import (
     Relisted,
     UnavailableError,
 )
-from leadline_controller.kubeobjects.manifest import DELETION_COST, read_pod
+from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST, read_pod
 from leadline_controller.scheduling.replica_order import PREDICTED_MS, ReplicaOrder, due
 from leadline_controller.strategies.response_time import ResponseTime, replica_to_remove
 
@@ -121,6 +121,14 @@ async def test_costs_that_others_gave_stay_and_services_do_not_mix(scene: Scene)
     await scene.clock.advance(1.0)
     costs = [scene.cost(name) for name in ("web-0", "web-1", "db-0")]
     assert costs == [7, 6, 1_000_000_000]
+
+
+async def test_the_cost_of_a_pod_that_a_move_takes_away_counts_for_no_other(scene: Scene) -> None:
+    scene.cluster.put_pod(replica("web-0", "w1", deletion_cost=7))
+    scene.cluster.put_pod(replica("web-1", "w2", deletion_cost=GOES_FIRST))
+    scene.cluster.put_pod(replica("web-2", "w3"))
+    await scene.clock.advance(1.0)
+    assert [scene.cost(f"web-{at}") for at in range(3)] == [7, GOES_FIRST, 6]
 
 
 async def test_only_placed_replicas_of_services_with_a_response_time_are_annotated(
