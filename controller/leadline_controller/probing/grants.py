@@ -147,13 +147,17 @@ class BandwidthGrants:
             del self._verdicts[next(iter(self._verdicts))]
         if not agree:
             return moved, None
+        is_client_hindered = _is_hindered(sent, received.measured_us)
+        is_server_hindered = _is_hindered(received, received.measured_us)
+        unhindered = grant.server if is_client_hindered else grant.client
         return moved, BandwidthTest(
             client=grant.client,
             server=grant.server,
             mbps=received.bandwidth_mbps,
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
-            is_hindered=_is_host_limited(sent, received),
+            is_hindered=is_client_hindered or is_server_hindered,
+            unhindered="" if is_client_hindered == is_server_hindered else unhindered,
             is_untimed=received.lower_bound,
             requested_mbps=grant.requested_mbps,
         )
@@ -181,12 +185,11 @@ class BandwidthGrants:
         return {name for name, at in index.items() if found[at]}
 
 
-def _is_host_limited(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:
-    """Whether a board was held back. While its threads wait for a processor, the link may be idle,
-    or a shaper may save for a burst, so the rate may be wrong by the share of that time."""
-    waited_us = max(sent.waited_us, received.waited_us)
-    may_differ = waited_us > (1 - AGREEING_SHARE) * received.measured_us
-    return may_differ or bool(sent.hindrances or received.hindrances)
+def _is_hindered(report: pb.BandwidthReport, measured_us: int) -> bool:
+    """Whether this board was held back. While its threads wait for a processor, the link may be
+    idle, or a shaper may save for a burst, so the rate may be wrong by the share of that time."""
+    may_differ = report.waited_us > (1 - AGREEING_SHARE) * measured_us
+    return may_differ or bool(report.hindrances)
 
 
 def _agree(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:

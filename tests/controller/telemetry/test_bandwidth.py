@@ -437,6 +437,19 @@ def test_a_board_that_only_hindered_tests_contradict_is_suspect_and_host_limited
     assert beliefs.of("a") == LinkBandwidth(4.5, beliefs.now_s)
 
 
+def test_a_board_that_was_held_back_lowers_nothing_of_its_peer() -> None:
+    beliefs = fleet()
+    for peer in "bcd":
+        beliefs.now_s += 10.0
+        test = BandwidthTest(
+            "a", peer, 4.5, 0.1, beliefs.now_s, 0.4, is_hindered=True, unhindered=peer
+        )
+        beliefs.bandwidths.add(test, beliefs.link_mbps)
+    assert beliefs.mbps("a", "b", "c", "d") == [4.5, 100.0, 100.0, 100.0]
+    assert beliefs.of("a").is_host_limited
+    assert not beliefs.suspects()
+
+
 def test_traffic_that_raises_a_host_limited_bound_is_none() -> None:
     beliefs = Beliefs(dict.fromkeys("ab", 100.0))
     beliefs.measured("a", "b", 50.0, hindered=True)
