@@ -432,6 +432,7 @@ class BandwidthPlanner:
         """The best test of a node that can be paid. If there is none, in how many seconds there may
         be one."""
         options = []
+        is_suspect = link.bandwidth is not None and link.bandwidth.is_suspect
         is_contradicted = link.contradicted_s > self._tested_s.get(link.name, -inf)
         for other in others:
             uplinks = self._uplinks_between(link.name, other.name)
@@ -446,7 +447,8 @@ class BandwidthPlanner:
                 len(uplinks),
                 not is_reachable,
                 failures,
-                other.bandwidth is None or other.bandwidth.is_suspect,
+                # Of two suspects, a faster one may clear both; slow peers explain each result.
+                not is_suspect and (other.bandwidth is None or other.bandwidth.is_suspect),
                 purpose is Purpose.CHECK and _is_open(other),  # it saves for a larger test
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
                 (purpose is not Purpose.MEASURE or is_contradicted)

@@ -269,6 +269,16 @@ def test_a_peer_as_slow_as_what_is_suspected_does_not_settle_it() -> None:
     assert planner.plan(links[:2], lan, LATER_S) == []
 
 
+def test_two_fast_suspects_are_tested_with_each_other_and_not_with_slow_peers() -> None:
+    """Slow peers explain every result, so nothing else would clear either of the two."""
+    links = [suspect("a", 4.0, 100.0, peer="x"), suspect("b", 4.0, 100.0, peer="y")]
+    links += [known("slow-1", 9.0), known("slow-2", 9.0)]
+    planner = planner_of(links, anchors=("slow-1", "slow-2"))
+    planner._tested_s.update({link.name: LATER_S - 10 for link in links})
+    first, *_ = planner.plan(links, lan, LATER_S)
+    assert {first.client, first.server} == {"a", "b"}
+
+
 def test_a_server_that_always_fails_is_not_chosen_for_ever() -> None:
     links = [known("a"), known("b"), known("c")]
     planner = planner_of(links, anchors=("b",))
