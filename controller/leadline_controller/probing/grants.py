@@ -29,6 +29,8 @@ BLOCK_BYTES = 16 * 16 * 1024
 LATE_S = 60.0
 # Above an interface's speed, and above the sum of bytes and time, for rounding.
 _OVER_SPEED, _ROUNDING = 1.1, 1.05
+# Of the bytes, those on which a rate is measured: agents leave out up to 95 % as a shaper's burst.
+_LEAST_MEASURED = 0.04
 _LEAST_ARRIVED = 0.2  # of the bytes that the client gave to TCP
 _CLIENT_LATE_MS = 50.0
 # For so long both ends' last agreement counts, of so many pairs.
@@ -58,9 +60,10 @@ class BandwidthGrants:
     """The bandwidth leases whose reports may still arrive.
 
     The server's figure counts if the client has sent as many bytes as came, in no less time than
-    the server measured. So the server cannot make up a result without a test, nor a lower rate. The
-    client cannot disprove a higher one, up to what the interfaces can do: where that contradicts an
-    exact value, `NodeBandwidths` waits for a second server.
+    the server measured, and its rate is on half of them, or on what followed a shaper's burst. So
+    the server cannot make up a result without a test, nor any lower rate. The client cannot
+    disprove a higher one, up to what the interfaces can do: where that contradicts an exact value,
+    `NodeBandwidths` waits for a second server.
     """
 
     def __init__(self) -> None:
@@ -111,7 +114,9 @@ class BandwidthGrants:
         megabits = report.transferred_bytes * 8e-6
         is_possible = (
             report.bandwidth_mbps <= _OVER_SPEED * grant.most_mbps
-            and report.bandwidth_mbps * report.measured_us * 1e-6 <= _ROUNDING * megabits
+            and _LEAST_MEASURED * megabits
+            <= report.bandwidth_mbps * report.measured_us * 1e-6
+            <= _ROUNDING * megabits
         )
         return None if is_whole and is_possible else OVER_LEASE
 
