@@ -126,8 +126,8 @@ class _Running:
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
     """What a node was charged for a test that ended before plan number `plan`. mbps: the rate, if
-    a board was held back in the test and the charge is still as planned. least_mbps: what both ends
-    agree that the path carried."""
+    the node was held back in the test and the charge is still as planned. least_mbps: what both
+    ends agree that the path carried."""
 
     amount: int
     link_s: float
@@ -312,12 +312,13 @@ class BandwidthPlanner:
         *,
         is_measured: bool,
         hindered_mbps: float | None = None,
+        unhindered: str = "",
         least_mbps: float = 0.0,
     ) -> None:
         """The test ended: it is charged for the bytes that it transferred. is_measured: with a
-        result. hindered_mbps: the rate, if a board was held back. least_mbps: the rate on which
-        both ends agree, if none was: links that are faster than believed were busy for less time,
-        so the test that confirms it can be paid sooner."""
+        result. hindered_mbps: the rate, if a board was held back; unhindered: the other one, if it
+        was not. least_mbps: the rate on which both ends agree, if none was: links that are faster
+        than believed were busy for less time, so the test that confirms it can be paid sooner."""
         running = self._running.pop(lease_id, None)
         if running is None:
             return
@@ -329,9 +330,8 @@ class BandwidthPlanner:
         for name in (planned.client, planned.server):
             link_s = planned.link_s[name] * share
             unsettled = self._unsettled.setdefault(name, [])
-            unsettled.append(
-                _Unsettled(transferred_bytes, link_s, self._plans, hindered_mbps, least_mbps)
-            )
+            mbps = None if name == unhindered else hindered_mbps
+            unsettled.append(_Unsettled(transferred_bytes, link_s, self._plans, mbps, least_mbps))
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
@@ -518,7 +518,8 @@ class BandwidthPlanner:
         test its result may not be stored.
 
         While the link of a board that was held back is unknown, the test took as long as its rate
-        says: such a board may be slow for ever.
+        says: such a board may be slow for ever. The rate is the server's word, so that it puts no
+        node in more debt than a first test.
         """
         self._plans += 1
         for link in links:
@@ -534,7 +535,8 @@ class BandwidthPlanner:
                     continue
                 link_s = each.amount * 8e-6 / max(mbps, each.least_mbps)
                 if known.is_short:
-                    link_s = max(link_s, each.link_s)
+                    most_s = max(0.0, account.link_s + _DEBT_S[Purpose.FIRST])
+                    link_s = each.link_s + min(max(link_s - each.link_s, 0.0), most_s)
                     kept.append(replace(each, link_s=link_s, mbps=None))
                 account.pay(link_s - each.link_s, 0)
             self._unsettled[link.name] = kept

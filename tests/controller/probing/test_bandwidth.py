@@ -594,6 +594,25 @@ def test_a_board_that_is_always_held_back_pays_for_the_time_that_its_tests_take(
     assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 50.0)
 
 
+def test_a_rate_that_a_server_made_up_costs_a_busy_board_little_and_its_peer_nothing() -> None:
+    short = {"lower_bound": True, "is_short": True}
+    links = [known("a", 30.0, **short), known("b", 30.0, **short)]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S + 9, b=LATER_S + 9)
+    accounts = planner.accounts(LATER_S)[0]
+    for turn in range(3):
+        lease_id, now_s = f"x-{turn}", LATER_S + 10 * turn
+        begin(
+            planner, PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.01, "b": 0.01}), now_s, lease_id
+        )
+        planner.finish(lease_id, LEAST_BYTES, is_measured=True, hindered_mbps=0.01, unhindered="b")
+        for after_s in range(1, 4):
+            planner.plan([], lan, now_s + after_s)
+            planner._settle(links)
+    assert accounts["a"].link_s == pytest.approx(-0.5, abs=0.05)
+    assert accounts["b"].spent_link_s == pytest.approx(0.03)
+
+
 def test_a_budget_saves_a_limited_amount() -> None:
     account = Account(share=0.001, bytes_per_day=1e9, at_s=0.0)
     account.refill(10 * DAY_S)
