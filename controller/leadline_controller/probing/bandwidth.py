@@ -81,7 +81,9 @@ class Purpose(IntEnum):
 
 
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
-# contradiction, may come before they are paid.
+# contradiction, may come before they are paid. A server has less, or the first tests of others
+# would put off what is to be settled of itself.
+_SERVER_DEBT_S = 0.05
 _DEBT_S = {Purpose.SETTLE: 0.05, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
@@ -466,7 +468,9 @@ class BandwidthPlanner:
             wait_s = 0.0
             for name, account in zip(_takers(test), self._accounts_of(test), strict=True):
                 amounts = test.link_s[name], test.max_bytes
-                wait_s = max(wait_s, account.wait_s(*amounts, _DEBT_S[purpose]))
+                debt_s = _DEBT_S[purpose]
+                debt_s = min(debt_s, _SERVER_DEBT_S) if name == other.name else debt_s
+                wait_s = max(wait_s, account.wait_s(*amounts, debt_s))
                 if wait_s >= least_s:
                     break
             if not wait_s:

@@ -343,8 +343,9 @@ class NodeBandwidths:
             if known.lower_bound or self._confirmed(node, peer, known, result):
                 known.lower_bound = known.is_short = True
             return
+        known.source = TESTS  # else the node counts as untested
         if not result.is_short:
-            known.measured_s, known.source = result.at_s, TESTS
+            known.measured_s = result.at_s
         if result.lower_bound:
             known.lower = None
         elif known.lower_bound or known.is_claim:

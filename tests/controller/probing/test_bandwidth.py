@@ -514,6 +514,17 @@ def test_a_new_node_is_tested_at_once_and_pays_later() -> None:
     assert first_s >= planned.link_s["a"] / 0.001
 
 
+def test_first_tests_of_others_leave_a_server_what_it_needs_to_settle_its_own() -> None:
+    new, server = NodeLink("a", 100.0), known("b")
+    for server_s, is_tested in ((-0.04, True), (-0.1, False)):
+        planner = planner_of([new, server])
+        planner._tested_s["b"] = LATER_S
+        planner._refill(["a", "b"], (), LATER_S)
+        accounts = planner.accounts(LATER_S)[0]
+        accounts["a"].link_s, accounts["b"].link_s = -0.3, server_s
+        assert bool(planner.plan([new, server], lan, LATER_S)) == is_tested
+
+
 @pytest.mark.parametrize(
     "budget", [BandwidthBudget(bytes_per_day=0), BandwidthBudget(bytes_per_day=100_000)]
 )

@@ -520,6 +520,16 @@ def test_traffic_does_not_make_a_tests_result_valid_for_longer() -> None:
     assert beliefs.bandwidths.of("d", tested_s + TTL_S + 1) is None
 
 
+def test_a_short_test_that_agrees_with_traffic_counts_as_a_test() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 4.5, hindered=True)
+    beliefs.measured("a", "c", 4.5, hindered=True)
+    beliefs.bandwidths.carry("a", 5.0, 100.0, beliefs.now_s)
+    assert (beliefs.of("a").mbps, beliefs.of("a").source) == (5.0, "counters")
+    beliefs.measured("a", "d", 4.6, 0.001)
+    assert (beliefs.of("a").mbps, beliefs.of("a").source) == (5.0, "tests")
+
+
 # Times.
 
 
