@@ -81,7 +81,9 @@ class Purpose(IntEnum):
 
 
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
-# contradiction, may come before they are paid.
+# contradiction, may come before they are paid. A server has less, or the first tests of others
+# would put off what is to be settled of itself.
+_SERVER_DEBT_S = 0.05
 _DEBT_S = {Purpose.SETTLE: 0.05, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
@@ -126,8 +128,8 @@ class _Running:
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
     """What a node was charged for a test that ended before plan number `plan`. mbps: the rate, if
-    a board was held back in the test and the charge is still as planned. least_mbps: what both ends
-    agree that the path carried."""
+    the node was held back in the test and the charge is still as planned. least_mbps: what both
+    ends agree that the path carried."""
 
     amount: int
     link_s: float
@@ -312,12 +314,13 @@ class BandwidthPlanner:
         *,
         is_measured: bool,
         hindered_mbps: float | None = None,
+        unhindered: str = "",
         least_mbps: float = 0.0,
     ) -> None:
         """The test ended: it is charged for the bytes that it transferred. is_measured: with a
-        result. hindered_mbps: the rate, if a board was held back. least_mbps: the rate on which
-        both ends agree, if none was: links that are faster than believed were busy for less time,
-        so the test that confirms it can be paid sooner."""
+        result. hindered_mbps: the rate, if a board was held back; unhindered: the other one, if it
+        was not. least_mbps: the rate on which both ends agree, if none was: links that are faster
+        than believed were busy for less time, so the test that confirms it can be paid sooner."""
         running = self._running.pop(lease_id, None)
         if running is None:
             return
@@ -329,9 +332,8 @@ class BandwidthPlanner:
         for name in (planned.client, planned.server):
             link_s = planned.link_s[name] * share
             unsettled = self._unsettled.setdefault(name, [])
-            unsettled.append(
-                _Unsettled(transferred_bytes, link_s, self._plans, hindered_mbps, least_mbps)
-            )
+            mbps = None if name == unhindered else hindered_mbps
+            unsettled.append(_Unsettled(transferred_bytes, link_s, self._plans, mbps, least_mbps))
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
@@ -432,6 +434,7 @@ class BandwidthPlanner:
         """The best test of a node that can be paid. If there is none, in how many seconds there may
         be one."""
         options = []
+        is_suspect = link.bandwidth is not None and link.bandwidth.is_suspect
         is_contradicted = link.contradicted_s > self._tested_s.get(link.name, -inf)
         for other in others:
             uplinks = self._uplinks_between(link.name, other.name)
@@ -446,7 +449,8 @@ class BandwidthPlanner:
                 len(uplinks),
                 not is_reachable,
                 failures,
-                other.bandwidth is None or other.bandwidth.is_suspect,
+                # Of two suspects, a faster one may clear both; slow peers explain each result.
+                not is_suspect and (other.bandwidth is None or other.bandwidth.is_suspect),
                 purpose is Purpose.CHECK and _is_open(other),  # it saves for a larger test
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
                 (purpose is not Purpose.MEASURE or is_contradicted)
@@ -464,7 +468,9 @@ class BandwidthPlanner:
             wait_s = 0.0
             for name, account in zip(_takers(test), self._accounts_of(test), strict=True):
                 amounts = test.link_s[name], test.max_bytes
-                wait_s = max(wait_s, account.wait_s(*amounts, _DEBT_S[purpose]))
+                debt_s = _DEBT_S[purpose]
+                debt_s = min(debt_s, _SERVER_DEBT_S) if name == other.name else debt_s
+                wait_s = max(wait_s, account.wait_s(*amounts, debt_s))
                 if wait_s >= least_s:
                     break
             if not wait_s:
@@ -516,7 +522,8 @@ class BandwidthPlanner:
         test its result may not be stored.
 
         While the link of a board that was held back is unknown, the test took as long as its rate
-        says: such a board may be slow for ever.
+        says: such a board may be slow for ever. The rate is the server's word, so that it puts no
+        node in more debt than a first test.
         """
         self._plans += 1
         for link in links:
@@ -532,7 +539,8 @@ class BandwidthPlanner:
                     continue
                 link_s = each.amount * 8e-6 / max(mbps, each.least_mbps)
                 if known.is_short:
-                    link_s = max(link_s, each.link_s)
+                    most_s = max(0.0, account.link_s + _DEBT_S[Purpose.FIRST])
+                    link_s = each.link_s + min(max(link_s - each.link_s, 0.0), most_s)
                     kept.append(replace(each, link_s=link_s, mbps=None))
                 account.pay(link_s - each.link_s, 0)
             self._unsettled[link.name] = kept

@@ -29,6 +29,8 @@ BLOCK_BYTES = 16 * 16 * 1024
 LATE_S = 60.0
 # Above an interface's speed, and above the sum of bytes and time, for rounding.
 _OVER_SPEED, _ROUNDING = 1.1, 1.05
+# Of the bytes, those on which a rate is measured: agents leave out up to 95 % as a shaper's burst.
+_LEAST_MEASURED = 0.04
 _LEAST_ARRIVED = 0.2  # of the bytes that the client gave to TCP
 _CLIENT_LATE_MS = 50.0
 # For so long both ends' last agreement counts, of so many pairs.
@@ -58,9 +60,10 @@ class BandwidthGrants:
     """The bandwidth leases whose reports may still arrive.
 
     The server's figure counts if the client has sent as many bytes as came, in no less time than
-    the server measured. So the server cannot make up a result without a test, nor a lower rate. The
-    client cannot disprove a higher one, up to what the interfaces can do: where that contradicts an
-    exact value, `NodeBandwidths` waits for a second server.
+    the server measured, and its rate is on half of them, or on what followed a shaper's burst. So
+    the server cannot make up a result without a test, nor any lower rate. The client cannot
+    disprove a higher one, up to what the interfaces can do: where that contradicts an exact value,
+    `NodeBandwidths` waits for a second server.
     """
 
     def __init__(self) -> None:
@@ -111,7 +114,9 @@ class BandwidthGrants:
         megabits = report.transferred_bytes * 8e-6
         is_possible = (
             report.bandwidth_mbps <= _OVER_SPEED * grant.most_mbps
-            and report.bandwidth_mbps * report.measured_us * 1e-6 <= _ROUNDING * megabits
+            and _LEAST_MEASURED * megabits
+            <= report.bandwidth_mbps * report.measured_us * 1e-6
+            <= _ROUNDING * megabits
         )
         return None if is_whole and is_possible else OVER_LEASE
 
@@ -147,13 +152,17 @@ class BandwidthGrants:
             del self._verdicts[next(iter(self._verdicts))]
         if not agree:
             return moved, None
+        is_client_hindered = _is_hindered(sent, received.measured_us)
+        is_server_hindered = _is_hindered(received, received.measured_us)
+        unhindered = grant.server if is_client_hindered else grant.client
         return moved, BandwidthTest(
             client=grant.client,
             server=grant.server,
             mbps=received.bandwidth_mbps,
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
-            is_hindered=_is_host_limited(sent, received),
+            is_hindered=is_client_hindered or is_server_hindered,
+            unhindered="" if is_client_hindered == is_server_hindered else unhindered,
             is_untimed=received.lower_bound,
             requested_mbps=grant.requested_mbps,
         )
@@ -181,12 +190,11 @@ class BandwidthGrants:
         return {name for name, at in index.items() if found[at]}
 
 
-def _is_host_limited(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:
-    """Whether a board was held back. While its threads wait for a processor, the link may be idle,
-    or a shaper may save for a burst, so the rate may be wrong by the share of that time."""
-    waited_us = max(sent.waited_us, received.waited_us)
-    may_differ = waited_us > (1 - AGREEING_SHARE) * received.measured_us
-    return may_differ or bool(sent.hindrances or received.hindrances)
+def _is_hindered(report: pb.BandwidthReport, measured_us: int) -> bool:
+    """Whether this board was held back. While its threads wait for a processor, the link may be
+    idle, or a shaper may save for a burst, so the rate may be wrong by the share of that time."""
+    may_differ = report.waited_us > (1 - AGREEING_SHARE) * measured_us
+    return may_differ or bool(report.hindrances)
 
 
 def _agree(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:

@@ -155,6 +155,7 @@ class ProbeScheduler:
                     transferred_bytes,
                     is_measured=test is not None,
                     hindered_mbps=test.mbps if test and test.is_hindered else None,
+                    unhindered=test.unhindered if test else "",
                     least_mbps=test.mbps if test and not test.is_hindered else 0.0,
                 )
             return test

@@ -48,8 +48,8 @@ class BandwidthTest:
 
     seconds: the time over which the rate was measured, on the last part of the bytes. rtt_ms: of
     the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
-    voltage, so the link may do more. is_untimed: it was too fast to be timed. requested_mbps: by
-    node, what its pods requested when the test began.
+    voltage, so the link may do more. unhindered: the other board, if only one was. is_untimed: it
+    was too fast to be timed. requested_mbps: by node, what its pods requested when the test began.
     """
 
     client: str
@@ -59,6 +59,7 @@ class BandwidthTest:
     at_s: float
     rtt_ms: float | None = None
     is_hindered: bool = False
+    unhindered: str = ""
     is_untimed: bool = False
     requested_mbps: Mapping[str, float] = field(default_factory=dict)
 
@@ -293,7 +294,9 @@ class NodeBandwidths:
             is_peers_fault = of_peer is not None and not of_peer.is_suspect
             if is_peers_fault and known.lower is not None and known.lower.peer == peer:
                 known.lower = None
-        elif test.is_exact or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps):
+        elif node != test.unhindered and (
+            test.is_exact or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps)
+        ):
             known.higher = None
             lower = _Lower(peer, test.mbps, test.is_exact, test.is_hindered)
             return self._lower(node, known, lower, result)
@@ -340,8 +343,9 @@ class NodeBandwidths:
             if known.lower_bound or self._confirmed(node, peer, known, result):
                 known.lower_bound = known.is_short = True
             return
+        known.source = TESTS  # else the node counts as untested
         if not result.is_short:
-            known.measured_s, known.source = result.at_s, TESTS
+            known.measured_s = result.at_s
         if result.lower_bound:
             known.lower = None
         elif known.lower_bound or known.is_claim:

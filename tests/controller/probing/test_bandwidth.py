@@ -269,6 +269,16 @@ def test_a_peer_as_slow_as_what_is_suspected_does_not_settle_it() -> None:
     assert planner.plan(links[:2], lan, LATER_S) == []
 
 
+def test_two_fast_suspects_are_tested_with_each_other_and_not_with_slow_peers() -> None:
+    """Slow peers explain every result, so nothing else would clear either of the two."""
+    links = [suspect("a", 4.0, 100.0, peer="x"), suspect("b", 4.0, 100.0, peer="y")]
+    links += [known("slow-1", 9.0), known("slow-2", 9.0)]
+    planner = planner_of(links, anchors=("slow-1", "slow-2"))
+    planner._tested_s.update({link.name: LATER_S - 10 for link in links})
+    first, *_ = planner.plan(links, lan, LATER_S)
+    assert {first.client, first.server} == {"a", "b"}
+
+
 def test_a_server_that_always_fails_is_not_chosen_for_ever() -> None:
     links = [known("a"), known("b"), known("c")]
     planner = planner_of(links, anchors=("b",))
@@ -504,6 +514,17 @@ def test_a_new_node_is_tested_at_once_and_pays_later() -> None:
     assert first_s >= planned.link_s["a"] / 0.001
 
 
+def test_first_tests_of_others_leave_a_server_what_it_needs_to_settle_its_own() -> None:
+    new, server = NodeLink("a", 100.0), known("b")
+    for server_s, is_tested in ((-0.04, True), (-0.1, False)):
+        planner = planner_of([new, server])
+        planner._tested_s["b"] = LATER_S
+        planner._refill(["a", "b"], (), LATER_S)
+        accounts = planner.accounts(LATER_S)[0]
+        accounts["a"].link_s, accounts["b"].link_s = -0.3, server_s
+        assert bool(planner.plan([new, server], lan, LATER_S)) == is_tested
+
+
 @pytest.mark.parametrize(
     "budget", [BandwidthBudget(bytes_per_day=0), BandwidthBudget(bytes_per_day=100_000)]
 )
@@ -582,6 +603,25 @@ def test_a_board_that_is_always_held_back_pays_for_the_time_that_its_tests_take(
     for turn in range(2):  # it was the host, and not the link
         planner.plan([known("a", 50.0), known("b")], lan, LATER_S + 3 + turn / 2)
     assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 50.0)
+
+
+def test_a_rate_that_a_server_made_up_costs_a_busy_board_little_and_its_peer_nothing() -> None:
+    short = {"lower_bound": True, "is_short": True}
+    links = [known("a", 30.0, **short), known("b", 30.0, **short)]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S + 9, b=LATER_S + 9)
+    accounts = planner.accounts(LATER_S)[0]
+    for turn in range(3):
+        lease_id, now_s = f"x-{turn}", LATER_S + 10 * turn
+        begin(
+            planner, PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.01, "b": 0.01}), now_s, lease_id
+        )
+        planner.finish(lease_id, LEAST_BYTES, is_measured=True, hindered_mbps=0.01, unhindered="b")
+        for after_s in range(1, 4):
+            planner.plan([], lan, now_s + after_s)
+            planner._settle(links)
+    assert accounts["a"].link_s == pytest.approx(-0.5, abs=0.05)
+    assert accounts["b"].spent_link_s == pytest.approx(0.03)
 
 
 def test_a_budget_saves_a_limited_amount() -> None:

@@ -76,7 +76,7 @@ def test_a_result_counts_once_both_ends_have_reported(is_server_first: bool) -> 
         ({"node": "a", "peer": "a"}, NOT_LEASED),
         ({"bandwidth_mbps": 1e30}, OVER_LEASE),
         ({"bandwidth_mbps": 111.0, "measured_us": 1000}, OVER_LEASE),  # more than the interfaces do
-        ({"bandwidth_mbps": 109.0, "measured_us": 1000}, None),
+        ({"bandwidth_mbps": 109.0, "measured_us": 70_000}, None),
         ({"measured_us": 106_000}, OVER_LEASE),  # more bytes than came
         ({"measured_us": 104_000}, None),
         ({"measured_us": 0}, OVER_LEASE),
@@ -84,7 +84,11 @@ def test_a_result_counts_once_both_ends_have_reported(is_server_first: bool) -> 
         ({"bandwidth_mbps": None}, OVER_LEASE),
         ({"transferred_bytes": MAX_BYTES + BLOCK_BYTES}, None),
         ({"transferred_bytes": MAX_BYTES + BLOCK_BYTES + 1}, OVER_LEASE),
-        ({"bandwidth_mbps": 0.0}, None),
+        ({"bandwidth_mbps": 0.0}, OVER_LEASE),
+        ({"bandwidth_mbps": 6.0}, OVER_LEASE),  # fewer bytes than any measurement leaves
+        ({"bandwidth_mbps": 6.0, "lower_bound": True}, OVER_LEASE),
+        ({"bandwidth_mbps": 8.0}, None),  # the rest passed in a shaper's burst
+        ({"bandwidth_mbps": 0.0, "transferred_bytes": 0}, None),
         ({"outcome": FAILED, "bandwidth_mbps": None, "measured_us": None}, None),
     ],
 )
@@ -236,7 +240,16 @@ def test_a_result_of_a_hindered_board_is_marked(end: str) -> None:
     _, result = grants.report("b", received(**(hindered if end == "b" else {})), 5.0)
     assert result is not None
     assert result.is_hindered
+    assert result.unhindered == {"a": "b", "b": "a"}[end]
     assert not result.is_exact
+
+
+def test_of_two_boards_that_were_held_back_neither_is_named() -> None:
+    grants, hindered = granted(), [pb.BandwidthReport.CPU_BOUND]
+    grants.report("a", sent(hindrances=hindered), 4.0)
+    _, result = grants.report("b", received(waited_us=50_000), 5.0)
+    assert result is not None
+    assert (result.is_hindered, result.unhindered) == (True, "")
 
 
 @pytest.mark.parametrize("end", ["a", "b"])

@@ -437,6 +437,19 @@ def test_a_board_that_only_hindered_tests_contradict_is_suspect_and_host_limited
     assert beliefs.of("a") == LinkBandwidth(4.5, beliefs.now_s)
 
 
+def test_a_board_that_was_held_back_lowers_nothing_of_its_peer() -> None:
+    beliefs = fleet()
+    for peer in "bcd":
+        beliefs.now_s += 10.0
+        test = BandwidthTest(
+            "a", peer, 4.5, 0.1, beliefs.now_s, 0.4, is_hindered=True, unhindered=peer
+        )
+        beliefs.bandwidths.add(test, beliefs.link_mbps)
+    assert beliefs.mbps("a", "b", "c", "d") == [4.5, 100.0, 100.0, 100.0]
+    assert beliefs.of("a").is_host_limited
+    assert not beliefs.suspects()
+
+
 def test_traffic_that_raises_a_host_limited_bound_is_none() -> None:
     beliefs = Beliefs(dict.fromkeys("ab", 100.0))
     beliefs.measured("a", "b", 50.0, hindered=True)
@@ -505,6 +518,16 @@ def test_traffic_does_not_make_a_tests_result_valid_for_longer() -> None:
     tested_s = beliefs.now_s
     beliefs.bandwidths.carry("d", 95.0, 100.0, tested_s + TTL_S)
     assert beliefs.bandwidths.of("d", tested_s + TTL_S + 1) is None
+
+
+def test_a_short_test_that_agrees_with_traffic_counts_as_a_test() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 4.5, hindered=True)
+    beliefs.measured("a", "c", 4.5, hindered=True)
+    beliefs.bandwidths.carry("a", 5.0, 100.0, beliefs.now_s)
+    assert (beliefs.of("a").mbps, beliefs.of("a").source) == (5.0, "counters")
+    beliefs.measured("a", "d", 4.6, 0.001)
+    assert (beliefs.of("a").mbps, beliefs.of("a").source) == (5.0, "tests")
 
 
 # Times.
