@@ -398,8 +398,10 @@ class BandwidthPlanner:
             interval_s = _MEASURED_AGAIN_S
         elif carried_share > _BUSY_SHARE or _is_open(link):
             interval_s = self._rarely_s
-        # What it says as a server does not make a value valid for longer.
-        as_client_s = self._tested_s.get(link.name, inf) + max(interval_s, _MEASURED_AGAIN_S)
+        # What it says as a server does not make a value valid for longer, nor does a failed test.
+        has_failed = bool(self._failures.get(link.name))
+        again_s = self._retry_s(link.name) if has_failed else max(interval_s, _MEASURED_AGAIN_S)
+        as_client_s = self._tested_s.get(link.name, inf) + again_s
         return min(self._checked_s.get(link.name, -inf) + interval_s, as_client_s)
 
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:

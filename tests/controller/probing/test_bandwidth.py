@@ -116,6 +116,16 @@ def test_of_equally_urgent_links_the_one_that_waited_longest_is_next() -> None:
     assert order == ["d", "c", "a", "b"]
 
 
+def test_a_failed_check_is_repeated_soon() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links, interval_s=600.0)
+    test = PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.0, "b": 0.0}, checks_server=True)
+    begin(planner, test, LATER_S)
+    planner.finish("x-1", 0, is_measured=False)
+    assert planner.plan(links, lan, LATER_S + 2.9) == []
+    assert [each.client for each in planner.plan(links, lan, LATER_S + 3.1)] == ["a"]
+
+
 def test_a_known_link_is_tested_each_interval_and_a_busy_one_rarely() -> None:
     links = [known("a"), replace(known("b"), used_mbps=40.0), known("c")]
     planner = planner_of(links)
