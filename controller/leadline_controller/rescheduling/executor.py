@@ -459,7 +459,9 @@ class Executor:
         `pods` are as they were before; for the old pod the note knows it."""
         for before in pods:
             pod = None if before is None else self._state.pod(before.uid)
-            if pod is None or not self._is_here(pod.uid) or pod.deletion_cost != GOES_FIRST:
+            if before is None or pod is None or pod.deletion_cost != GOES_FIRST:
+                continue
+            if not self._is_here(pod.uid):
                 continue
             cost = note.cost if pod.uid == note.uid else before.deletion_cost
             text = None if cost is None or cost == GOES_FIRST else str(cost)

@@ -75,10 +75,10 @@ class Stage:
 
     def made(self) -> Executor:
         self.state = ClusterState()
-        self.journal = Journal(self.api, HourlyBudgets(9, 9, 9))  # type: ignore[arg-type]
+        self.journal = Journal(self.api, HourlyBudgets(9, 9, 9))
         hooks = ExecutorHooks(lambda _: "", lambda _: True, self.clock.now_s)
         return Executor(
-            self.api,  # type: ignore[arg-type]
+            self.api,
             self.state,
             self.journal,
             hooks,

@@ -66,7 +66,7 @@ class Led:
         settings = ReschedulingSettings(mode, cooldown_s=0.0, timeout_s=12.0)
         self.controller = Controller(
             Settings(rescheduling=settings),
-            self.api,  # type: ignore[arg-type]
+            self.api,
             self.leads,
             self.clock,
             ClusterState(),
