@@ -298,6 +298,7 @@ class BandwidthPlanner:
         budgets are charged. ends_s: the latest end."""
         self._running[lease_id] = _Running(planned, ends_s)
         self._tested_s[planned.client] = self._checked_s[planned.client] = now_s
+        self._look_s.update(dict.fromkeys((planned.client, planned.server), ends_s))
         if planned.checks_server:
             self._checked_s[planned.server] = now_s
         failures = self._failures.setdefault(planned.client, [])

@@ -708,6 +708,8 @@ def test_only_nodes_of_which_a_test_is_due_are_looked_at_again() -> None:
     assert planner.due(names, LATER_S) == names
     test, *_ = planner.plan(links, lan, LATER_S)
     begin(planner, test, LATER_S)
+    assert {test.client, test.server}.isdisjoint(planner.due(names, LATER_S + 9))  # it runs
+    assert {test.client, test.server} <= {*planner.due(names, LATER_S + 10)}  # or is lost
     assert planner.plan(links, lan, LATER_S + 1) == []
     planner.finish("x-1", test.max_bytes, is_measured=True)
     assert {test.client, test.server} <= {*planner.due(names, LATER_S + 2)}  # as there is a result
