@@ -84,7 +84,7 @@ class Purpose(IntEnum):
 # contradiction, may come before they are paid. A server has less, or the first tests of others
 # would put off what is to be settled of itself.
 _SERVER_DEBT_S = 0.05
-_DEBT_S = {Purpose.SETTLE: 0.05, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
+_DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -525,6 +525,15 @@ def test_first_tests_of_others_leave_a_server_what_it_needs_to_settle_its_own() 
         assert bool(planner.plan([new, server], lan, LATER_S)) == is_tested
 
 
+def test_what_is_suspected_of_a_new_node_is_settled_before_its_first_tests_are_paid() -> None:
+    links = [suspect("a"), known("b")]
+    planner = planner_of(links)
+    planner._refill(["a", "b"], (), LATER_S)
+    planner.accounts(LATER_S)[0]["a"].link_s = -0.2
+    planner._tested_s.update(a=LATER_S - 10, b=LATER_S)
+    assert [each.client for each in planner.plan(links, lan, LATER_S)] == ["a"]
+
+
 @pytest.mark.parametrize(
     "budget", [BandwidthBudget(bytes_per_day=0), BandwidthBudget(bytes_per_day=100_000)]
 )
