@@ -84,7 +84,7 @@ class Purpose(IntEnum):
 # contradiction, may come before they are paid. A server has less, or the first tests of others
 # would put off what is to be settled of itself.
 _SERVER_DEBT_S = 0.05
-_DEBT_S = {Purpose.SETTLE: 0.05, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
+_DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +298,7 @@ class BandwidthPlanner:
         budgets are charged. ends_s: the latest end."""
         self._running[lease_id] = _Running(planned, ends_s)
         self._tested_s[planned.client] = self._checked_s[planned.client] = now_s
+        self._look_s.update(dict.fromkeys((planned.client, planned.server), ends_s))
         if planned.checks_server:
             self._checked_s[planned.server] = now_s
         failures = self._failures.setdefault(planned.client, [])

@@ -535,6 +535,15 @@ def test_first_tests_of_others_leave_a_server_what_it_needs_to_settle_its_own() 
         assert bool(planner.plan([new, server], lan, LATER_S)) == is_tested
 
 
+def test_what_is_suspected_of_a_new_node_is_settled_before_its_first_tests_are_paid() -> None:
+    links = [suspect("a"), known("b")]
+    planner = planner_of(links)
+    planner._refill(["a", "b"], (), LATER_S)
+    planner.accounts(LATER_S)[0]["a"].link_s = -0.2
+    planner._tested_s.update(a=LATER_S - 10, b=LATER_S)
+    assert [each.client for each in planner.plan(links, lan, LATER_S)] == ["a"]
+
+
 @pytest.mark.parametrize(
     "budget", [BandwidthBudget(bytes_per_day=0), BandwidthBudget(bytes_per_day=100_000)]
 )
@@ -718,6 +727,8 @@ def test_only_nodes_of_which_a_test_is_due_are_looked_at_again() -> None:
     assert planner.due(names, LATER_S) == names
     test, *_ = planner.plan(links, lan, LATER_S)
     begin(planner, test, LATER_S)
+    assert {test.client, test.server}.isdisjoint(planner.due(names, LATER_S + 9))  # it runs
+    assert {test.client, test.server} <= {*planner.due(names, LATER_S + 10)}  # or is lost
     assert planner.plan(links, lan, LATER_S + 1) == []
     planner.finish("x-1", test.max_bytes, is_measured=True)
     assert {test.client, test.server} <= {*planner.due(names, LATER_S + 2)}  # as there is a result
