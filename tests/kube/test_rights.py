@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from itertools import count
@@ -375,7 +376,24 @@ def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
         file = login(admin, plane.kubeconfig, tmp_path_factory.mktemp("account") / "kubeconfig")
         for right in granted():
             wait_allowed(Api(file), True, **right.attributes)
+        _wait_for_the_policy(admin, Api(file))
         yield file
+
+
+def _wait_for_the_policy(admin: Api, user: Api) -> None:
+    """The API server applies a new policy some time after it was created."""
+    path = f"{PODS}/policy-awaited"
+    admin.create(PODS, pod("policy-awaited", scheduler="nobody"))
+    deadline_s = time.monotonic() + 60.0
+    try:
+        for number in count():
+            user.patch(path, {"metadata": {"labels": {"number": str(number)}}})
+            assert time.monotonic() < deadline_s, "the policy is not in force"
+            time.sleep(0.1)
+    except ApiError as error:
+        assert "two annotations" in str(error)  # noqa: PT017  # the loop ends by it
+    finally:
+        admin.delete(path)
 
 
 @pytest.fixture

@@ -130,12 +130,17 @@ class ReplicaOrder:
 
 def due(state: ClusterState, decisions: DecisionLog) -> Iterator[tuple[Pod, int]]:
     """The replicas to annotate and their costs, the oldest replica of each service first. Of those
-    created in the same second, the one that was decided on first is the older."""
+    created in the same second, the one that was decided on first is the older. A service of which
+    the watch does not show a binding yet has to wait, because that replica may be an older one."""
     lowest: dict[Service, int] = {}
-    missing: list[tuple[float, int, str, Pod, Service]] = []
-    for pod, _ in state.pods():
+    unseen: set[Service] = set()
+    missing: list[tuple[float, tuple[float, int], str, Pod, Service]] = []
+    for pod, node in state.pods():
         service = service_of(pod)
-        if service is None or pod.node_name is None or pod.finished or pod.terminating:
+        if service is None or node is None or pod.finished or pod.terminating:
+            continue
+        if pod.node_name is None:
+            unseen.add(service)
             continue
         if pod.deletion_cost == GOES_FIRST:
             continue  # a move takes it away; its replacement stays
@@ -143,10 +148,12 @@ def due(state: ClusterState, decisions: DecisionLog) -> Iterator[tuple[Pod, int]
             lowest[service] = min(pod.deletion_cost, lowest.get(service, _FIRST_COST + 1))
         elif _wants_cost(pod):
             record = decisions.get(pod.key)
-            missing.append(
-                (pod.created_s or 0.0, record.number if record else 0, pod.name, pod, service)
-            )
+            # The number of a record also grows with its outcome, so it counts only in a tie.
+            decided = (record.decided_s, record.number) if record else (0.0, 0)
+            missing.append((pod.created_s or 0.0, decided, pod.name, pod, service))
     for _, _, _, pod, service in sorted(missing, key=lambda each: each[:3]):
+        if service in unseen:
+            continue
         cost = max(lowest.get(service, _FIRST_COST + 1) - 1, _LOWEST_COST)
         lowest[service] = cost
         yield pod, cost

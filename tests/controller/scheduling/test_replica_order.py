@@ -99,7 +99,7 @@ async def test_a_replica_that_is_not_annotated_yet_is_the_first_to_be_removed(
 async def test_replicas_of_one_second_are_ordered_by_their_decisions(scene: Scene) -> None:
     await scene.clock.advance(0.0)
     view = scene.state.view(TelemetryBuilder().state, 1000.0)
-    for name in ("web-b", "web-a", "web-c"):
+    for number, name in enumerate(("web-b", "web-a", "web-c")):
         decision = decide(
             view,
             replace(replica(name), annotations=replica(name).annotations),
@@ -107,11 +107,27 @@ async def test_replicas_of_one_second_are_ordered_by_their_decisions(scene: Scen
             ResponseTime(),
             Random(1),
         )
-        scene.decisions.add(decision, 1000.0, BOUND, {})
+        scene.decisions.add(decision, 1000.0 + number, "", {})
+    for name in ("web-c", "web-a", "web-b"):  # the bindings end in any order
+        scene.decisions.set_outcome(f"default/{name}", BOUND)
     for name in ("web-a", "web-b", "web-c"):
         scene.cluster.put_pod(replica(name, "w1", created_s=5.0))
     await scene.clock.advance(1.0)
     assert [name for name, _ in scene.cluster.written] == ["web-b", "web-a", "web-c"]
+
+
+async def test_a_replica_whose_binding_is_not_seen_yet_comes_before_later_ones(
+    scene: Scene,
+) -> None:
+    older = scene.cluster.put_pod(replica("web-0", created_s=1))
+    await scene.clock.advance(0.0)
+    scene.state.assume(older, "w1")
+    scene.cluster.put_pod(replica("web-1", "w2", created_s=2))
+    await scene.clock.advance(1.0)
+    assert scene.cluster.written == []
+    scene.cluster.put_pod(replace(older, node_name="w1"))
+    await scene.clock.advance(1.0)
+    assert [scene.cost(name) for name in ("web-0", "web-1")] == [1_000_000_000, 999_999_999]
 
 
 async def test_costs_that_others_gave_stay_and_services_do_not_mix(scene: Scene) -> None:
