@@ -64,12 +64,9 @@ if MINUTES >= 10:
         for board in SLOW:
             assert last.mbps[board.name] > 0.8 * SLOW_MBPS, board.name
 
-
-def test_a_gigabit_link_is_known_as_one(played: Played) -> None:
-    # A machine without a free core for minutes cannot show it, and then has to say so.
-    limited = set() if MINUTES >= 10 else set(played.limited)
-    unknown = {board.name for board in FAST} - played.fast_s.keys()
-    assert unknown <= limited, f"not known as {LEAST_FAST_MBPS:g} Mbit/s"
+    def test_a_gigabit_link_is_known_as_one(played: Played) -> None:
+        unknown = {board.name for board in FAST} - played.fast_s.keys()
+        assert not unknown, f"not known as {LEAST_FAST_MBPS:g} Mbit/s"
 
 
 def test_no_value_that_a_busy_host_limited_is_exact(played: Played) -> None:
