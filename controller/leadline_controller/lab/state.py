@@ -92,6 +92,7 @@ def load(name: str) -> LabState | None:
 
 def forget(name: str) -> None:
     """Remove the data, the record and the logs."""
+    # Only labs with kubelets have data. What cannot be removed now, the next `up` tries again.
     shutil.rmtree(data_directory(name), ignore_errors=True)
     with suppress(OSError):
         DATA_DIR.rmdir()

@@ -169,7 +169,7 @@ class ScalerService:
             _replicas(pod, most),
             profile.filters,
             profile.strategy,
-            Random(0),  # noqa: S311  # no secret
+            Random(0),  # noqa: S311  # breaks ties, no secret; KEDA gets the same answer each time
         )
         for decision, _ in decided:
             if decision.node is None:
