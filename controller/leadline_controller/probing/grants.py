@@ -152,8 +152,8 @@ class BandwidthGrants:
             del self._verdicts[next(iter(self._verdicts))]
         if not agree:
             return moved, None
-        is_client_hindered = _is_hindered(sent, received.measured_us)
-        is_server_hindered = _is_hindered(received, received.measured_us)
+        is_client_hindered = _is_hindered(sent, received)
+        is_server_hindered = _is_hindered(received, received)
         unhindered = grant.server if is_client_hindered else grant.client
         return moved, BandwidthTest(
             client=grant.client,
@@ -190,11 +190,12 @@ class BandwidthGrants:
         return {name for name, at in index.items() if found[at]}
 
 
-def _is_hindered(report: pb.BandwidthReport, measured_us: int) -> bool:
-    """Whether this board was held back. While its threads wait for a processor, the link may be
-    idle, or a shaper may save for a burst, so the rate may be wrong by the share of that time."""
-    may_differ = report.waited_us > (1 - AGREEING_SHARE) * measured_us
-    return may_differ or bool(report.hindrances)
+def _is_hindered(report: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:
+    """Whether the board of the report was held back. While its threads wait for a processor, the
+    link may be idle, or a shaper may save for a burst, so the rate may be wrong by the share of
+    that time; unless the bytes came evenly all the same."""
+    waited_long = report.waited_us > (1 - AGREEING_SHARE) * received.measured_us
+    return (waited_long and not received.steady) or bool(report.hindrances)
 
 
 def _agree(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:

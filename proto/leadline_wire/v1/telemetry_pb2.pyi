@@ -156,7 +156,7 @@ class Rtt(_message.Message):
     def __init__(self, peer: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., deviation_ms: _Optional[float] = ..., sent: _Optional[int] = ..., received: _Optional[int] = ..., method: _Optional[_Union[Rtt.Method, str]] = ...) -> None: ...
 
 class BandwidthReport(_message.Message):
-    __slots__ = ("origin", "timing", "lease_id", "peer", "outcome", "bandwidth_mbps", "lower_bound", "transferred_bytes", "duration_ms", "detail", "measured_us", "hindrances", "waited_us")
+    __slots__ = ("origin", "timing", "lease_id", "peer", "outcome", "bandwidth_mbps", "lower_bound", "transferred_bytes", "duration_ms", "detail", "measured_us", "hindrances", "waited_us", "steady")
     class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OUTCOME_UNSPECIFIED: _ClassVar[BandwidthReport.Outcome]
@@ -192,6 +192,7 @@ class BandwidthReport(_message.Message):
     MEASURED_US_FIELD_NUMBER: _ClassVar[int]
     HINDRANCES_FIELD_NUMBER: _ClassVar[int]
     WAITED_US_FIELD_NUMBER: _ClassVar[int]
+    STEADY_FIELD_NUMBER: _ClassVar[int]
     origin: Origin
     timing: Timing
     lease_id: str
@@ -205,7 +206,8 @@ class BandwidthReport(_message.Message):
     measured_us: int
     hindrances: _containers.RepeatedScalarFieldContainer[BandwidthReport.Hindrance]
     waited_us: int
-    def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., lease_id: _Optional[str] = ..., peer: _Optional[str] = ..., outcome: _Optional[_Union[BandwidthReport.Outcome, str]] = ..., bandwidth_mbps: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., transferred_bytes: _Optional[int] = ..., duration_ms: _Optional[int] = ..., detail: _Optional[str] = ..., measured_us: _Optional[int] = ..., hindrances: _Optional[_Iterable[_Union[BandwidthReport.Hindrance, str]]] = ..., waited_us: _Optional[int] = ...) -> None: ...
+    steady: bool
+    def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., lease_id: _Optional[str] = ..., peer: _Optional[str] = ..., outcome: _Optional[_Union[BandwidthReport.Outcome, str]] = ..., bandwidth_mbps: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., transferred_bytes: _Optional[int] = ..., duration_ms: _Optional[int] = ..., detail: _Optional[str] = ..., measured_us: _Optional[int] = ..., hindrances: _Optional[_Iterable[_Union[BandwidthReport.Hindrance, str]]] = ..., waited_us: _Optional[int] = ..., steady: _Optional[bool] = ...) -> None: ...
 
 class Birth(_message.Message):
     __slots__ = ("origin", "timing", "agent_version", "hardware_model", "architecture", "kernel", "cores", "memory_bytes", "address", "interval_s", "probes", "dropped_messages")

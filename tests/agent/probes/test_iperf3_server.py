@@ -207,6 +207,54 @@ def test_the_burst_of_a_shaper_does_not_count(burst_bytes: int) -> None:
     assert report.bandwidth_mbps == pytest.approx(5.0, rel=0.05)
 
 
+def came(*parts: tuple[float, float]) -> pb.BandwidthReport:
+    """The report on bytes that came at these rates, Mbit/s, for so many seconds each."""
+    pieces, at_s = [], 0.0
+    for mbps, seconds in parts:
+        for number in range(round(seconds / 0.0001)):
+            pieces.append((at_s + 0.0001 * (number + 1), round(mbps * 1e6 / 8 * 0.0001)))
+        at_s += seconds
+    arrivals = Arrivals(0.0, sum(count for _, count in pieces))
+    for time_s, count in pieces:
+        if count:
+            arrivals.add(time_s, count)
+    return arrivals.report()
+
+
+def test_what_came_evenly_for_long_enough_is_steady() -> None:
+    assert came((100.0, 0.1)).steady
+    assert came((1000.0, 0.1)).steady
+    # Only the measured half counts: what came before it is TCP's slow start.
+    assert came((10.0, 0.02), (0.0, 0.02), (100.0, 0.1)).steady
+    assert not came((100.0, 0.07)).steady
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(100.0, 0.06), (0.0, 0.02), (100.0, 0.04)],  # one pause
+        [(100.0, 0.06)] + 6 * [(0.0, 0.007), (100.0, 0.007)],  # several
+        [(100.0, 0.06), (30.0, 0.06)],  # slower at the end
+        [(100.0, 0.06), (0.0, 0.015), (400.0, 0.005), (100.0, 0.03)],  # a shaper's burst after it
+    ],
+)
+def test_what_paused_or_changed_its_rate_is_not_steady(parts: list[tuple[float, float]]) -> None:
+    report = came(*parts)
+    assert not report.lower_bound
+    assert not report.steady
+
+
+def test_packets_that_come_in_batches_are_steady() -> None:
+    arrivals = Arrivals(0.0, 1_000_000)
+    for number in range(20):  # as a network card or a shaper passes them on: 100 Mbit/s
+        arrivals.add(0.004 * number, 50_000)
+    assert arrivals.report().bandwidth_mbps == pytest.approx(100.0)
+    assert not arrivals.report().steady  # 38 ms
+    for number in range(20, 24):
+        arrivals.add(0.004 * number, 50_000)
+    assert arrivals.report().steady
+
+
 def test_what_came_too_fast_to_be_timed_is_a_lower_bound() -> None:
     at_once = Arrivals(0.0, 100_000)
     at_once.add(0.01, 100_000)
@@ -216,6 +264,7 @@ def test_what_came_too_fast_to_be_timed_is_a_lower_bound() -> None:
     for arrivals in (at_once, fast):
         report = arrivals.report()
         assert report.lower_bound
+        assert not report.steady
         assert report.bandwidth_mbps == pytest.approx(40, rel=0.01)  # half of it, in 10 ms
 
 

@@ -265,6 +265,19 @@ def test_a_rate_is_exact_unless_a_board_waited_for_its_processor(
     assert result.is_hindered == is_hindered
 
 
+@pytest.mark.parametrize("end", ["a", "b"])
+def test_waits_do_not_count_if_the_bytes_came_evenly_all_the_same(end: str) -> None:
+    waited = {"waited_us": 10 * received().measured_us}
+    for hindrances in ([], [pb.BandwidthReport.CPU_BOUND]):
+        grants = granted()
+        held_back = {**waited, "hindrances": hindrances}
+        grants.report("a", sent(**(held_back if end == "a" else {})), 4.0)
+        report = received(**(held_back if end == "b" else {}), steady=True)
+        _, result = grants.report("b", report, 5.0)
+        assert result is not None
+        assert result.is_hindered == bool(hindrances)
+
+
 def test_a_report_may_come_late_but_not_for_ever() -> None:
     grants = granted()
     assert grants.refusal("b", received(), ENDS_S + LATE_S) is None
