@@ -42,7 +42,7 @@ _LARGER_EACH_TIME = 5.0  # the next test after a lower bound
 # _SHARE_OF_LINK_SPEED, so that no more tests follow.
 _LONGER_IF_HINDERED = 8.0
 _MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip has an error
-# A lower bound of this share of the link's speed is as good as the speed.
+# A lower bound of this share of the interface's speed is as good as an exact value.
 _SHARE_OF_LINK_SPEED = 0.8
 # A checked value is measured exactly again after so long.
 _MEASURED_AGAIN_S = 900.0
@@ -370,7 +370,7 @@ class BandwidthPlanner:
             return _CONTRADICTED, Purpose.MEASURE
         if _is_open(link):
             return 3, Purpose.MEASURE
-        if now_s - bandwidth.measured_s > _again_s(bandwidth):
+        if now_s - bandwidth.measured_s > _again_s(link):
             return 4, Purpose.MEASURE
         return (5, Purpose.CHECK) if self._is_check_due(link, now_s) else None
 
@@ -380,7 +380,7 @@ class BandwidthPlanner:
         bandwidth = link.bandwidth
         if bandwidth is None:
             return retry_s
-        return max(retry_s, min(bandwidth.measured_s + _again_s(bandwidth), self._check_s(link)))
+        return max(retry_s, min(bandwidth.measured_s + _again_s(link), self._check_s(link)))
 
     def _retry_s(self, node: str) -> float:
         """How long the node waits after a test."""
@@ -599,9 +599,17 @@ def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
 
 
-def _again_s(bandwidth: LinkBandwidth) -> float:
+def _again_s(link: NodeLink) -> float:
     """How long an exact measurement, or a lower bound, is not repeated."""
-    return _BOUND_AGAIN_S if bandwidth.lower_bound else _MEASURED_AGAIN_S
+    is_bound = link.bandwidth is not None and link.bandwidth.lower_bound
+    return _BOUND_AGAIN_S if is_bound and not _is_near_speed(link) else _MEASURED_AGAIN_S
+
+
+def _is_near_speed(link: NodeLink) -> bool:
+    """Whether what is known is nearly the speed of the node's interface: a lower bound is then as
+    good as an exact value."""
+    known, link_mbps = link.bandwidth, link.link_mbps
+    return bool(known and link_mbps) and known.mbps >= _SHARE_OF_LINK_SPEED * link_mbps
 
 
 def _is_untested(bandwidth: LinkBandwidth) -> bool:
@@ -612,9 +620,7 @@ def _is_untested(bandwidth: LinkBandwidth) -> bool:
 def _is_open(link: NodeLink) -> bool:
     """Whether a larger test could find more than is known."""
     bandwidth = link.bandwidth
-    if bandwidth is None or not bandwidth.is_short:
-        return False
-    return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
+    return bandwidth is not None and bandwidth.is_short and not _is_near_speed(link)
 
 
 def _is_host_limited(link: NodeLink) -> bool:

@@ -97,7 +97,8 @@ class LinkBandwidth:
     """The bandwidth of one node's link.
 
     at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
-    was too short (is_short), or the peer's link is no faster and the node's interface is. source:
+    was too short, or the peer's link is no faster and the node's interface is. is_short: a larger
+    test could show more, because the value is not near the interface's speed either. source:
     TESTS, COUNTERS or INTERFACE. is_host_limited: a board was too busy, throttled or under voltage
     in the test, so the link may do more; no such value is exact. measured_s: when another node
     measured it last, and not by a short test. former_mbps: of a suspect node, what was believed
@@ -446,7 +447,7 @@ def _result(
     return _Known(
         mbps=test.value_mbps,
         at_s=at_s,
-        lower_bound=test.is_hindered or (not is_at_speed and (is_peers or not test.is_exact)),
+        lower_bound=not test.is_exact or (is_peers and not is_at_speed),
         is_short=not is_at_speed and not test.is_exact,
         is_claim=is_claim,
         is_host_limited=test.is_hindered,

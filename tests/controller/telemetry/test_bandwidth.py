@@ -151,11 +151,13 @@ def test_a_new_node_behind_a_slow_peer_is_at_least_as_fast() -> None:
     assert beliefs.of("new") == LinkBandwidth(100.0, beliefs.now_s)
 
 
-def test_a_link_at_the_speed_of_its_interface_is_known_before_the_test_is_exact() -> None:
+def test_a_short_test_near_the_speed_of_an_interface_shows_a_bound_and_needs_no_larger_one() -> None:
     beliefs = Beliefs({"a": 95.0, "b": 95.0}, {"a": 100.0, "b": 1000.0}, rtt_ms=30.0)
     beliefs.test("a", "b", 0.03)
-    assert not beliefs.of("a").lower_bound
+    assert (beliefs.of("a").lower_bound, beliefs.of("a").is_short) == (True, False)
     assert (beliefs.of("b").lower_bound, beliefs.of("b").is_short) == (True, True)
+    beliefs.test("a", "b", 0.1)
+    assert beliefs.of("a") == LinkBandwidth(95.0, beliefs.now_s)
 
 
 @given(
