@@ -123,16 +123,18 @@ class PlannedTest:
 class _Running:
     planned: PlannedTest
     ends_s: float
+    most_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
-    """What a node was charged for a test that ended before plan number `plan`. mbps: the rate, if
-    the node was held back in the test and the charge is still as planned. least_mbps: what both
-    ends agree that the path carried."""
+    """What a node was charged for a test that ended before plan number `plan`. most_s: the time
+    that its lease allowed. mbps: the rate, if the node was held back in the test and the charge is
+    still as planned. least_mbps: what both ends agree that the path carried."""
 
     amount: int
     link_s: float
+    most_s: float
     plan: int
     mbps: float | None
     least_mbps: float = 0.0
@@ -293,10 +295,17 @@ class BandwidthPlanner:
             found += (*names[at + 1 : at + 1 + _NEIGHBOURS], *names[: min(at, _NEIGHBOURS)])
         return found
 
-    def start(self, planned: PlannedTest, lease_id: str, now_s: float, ends_s: float) -> None:
+    def start(
+        self,
+        planned: PlannedTest,
+        lease_id: str,
+        now_s: float,
+        ends_s: float,
+        most_s: float = inf,
+    ) -> None:
         """A lease for the test was granted: it takes the nodes and uplinks until it ends, and their
-        budgets are charged. ends_s: the latest end."""
-        self._running[lease_id] = _Running(planned, ends_s)
+        budgets are charged. ends_s: the latest end. most_s: how long it may transfer."""
+        self._running[lease_id] = _Running(planned, ends_s, most_s)
         self._tested_s[planned.client] = self._checked_s[planned.client] = now_s
         self._look_s.update(dict.fromkeys((planned.client, planned.server), ends_s))
         if planned.checks_server:
@@ -334,7 +343,8 @@ class BandwidthPlanner:
             link_s = planned.link_s[name] * share
             unsettled = self._unsettled.setdefault(name, [])
             mbps = None if name == unhindered else hindered_mbps
-            unsettled.append(_Unsettled(transferred_bytes, link_s, self._plans, mbps, least_mbps))
+            amounts = transferred_bytes, link_s, running.most_s
+            unsettled.append(_Unsettled(*amounts, self._plans, mbps, least_mbps))
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
@@ -540,7 +550,8 @@ class BandwidthPlanner:
                 if each.plan >= self._plans - 1 or mbps is None:
                     kept.append(each)
                     continue
-                link_s = each.amount * 8e-6 / max(mbps, each.least_mbps)
+                # A test that was cut off is charged for bytes that it had no time to send.
+                link_s = min(each.amount * 8e-6 / max(mbps, each.least_mbps), each.most_s)
                 if known.is_short:
                     most_s = max(0.0, account.link_s + _DEBT_S[Purpose.FIRST])
                     link_s = each.link_s + min(max(link_s - each.link_s, 0.0), most_s)

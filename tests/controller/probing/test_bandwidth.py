@@ -592,6 +592,19 @@ def test_a_test_over_a_link_that_was_throttled_is_charged_once_that_is_known() -
     assert b.spent_link_s == pytest.approx(planned_s)
 
 
+def test_a_test_that_was_cut_off_on_a_throttled_link_costs_no_more_than_its_lease_allows() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links)
+    test = PlannedTest("a", "b", 1_000_000, (), {"a": 0.08, "b": 0.08})
+    planner.start(test, "x-1", LATER_S, LATER_S + 10.0, most_s=0.5)
+    planner.finish("x-1", test.max_bytes, is_measured=False)
+    for turn in range(3):  # at 5 Mbit/s, all bytes of the lease take 1.6 s
+        planner.plan([known("a", 5.0), known("b")], lan, LATER_S + 1 + turn / 2)
+    a, b = (planner.accounts(LATER_S)[0][name] for name in "ab")
+    assert a.spent_link_s == pytest.approx(0.5)
+    assert b.spent_link_s == pytest.approx(0.08)
+
+
 def test_a_test_over_a_link_that_is_fast_again_costs_what_it_took() -> None:
     links = [known("a", 5.0), known("b")]
     planner = planner_of(links)
