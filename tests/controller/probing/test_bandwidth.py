@@ -637,6 +637,47 @@ def test_a_board_that_is_always_held_back_pays_for_the_time_that_its_tests_take(
     assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 50.0)
 
 
+def test_a_board_that_is_always_held_back_costs_others_no_more_than_its_own_budget() -> None:
+    """Its larger tests go on, because one of them may be without hindrance. It has a lower bound,
+    which refuses no pod; the others stay exact, and have budget left."""
+    honest, interfaces = "abcd", dict.fromkeys(["a", "b", "c", "d", "busy"], 100.0)
+    planner, bandwidths = BandwidthPlanner(BandwidthBudget()), NodeBandwidths(1800.0)
+    costs_s = Counter[str]()  # of the tests with it
+    hours, warm_s = 0.75, 900.0
+    for tick in range(round(hours * 3600)):
+        now_s = float(tick)
+        links = [
+            NodeLink(name, speed, bandwidths.of(name, now_s), bandwidths.last_peers(name))
+            for name, speed in interfaces.items()
+        ]
+        for planned in planner.plan(links, lan, now_s):
+            ends, lease_id = (planned.client, planned.server), f"x-{tick}-{planned.client}"
+            other = ends[ends[0] == "busy"]
+            mbps = 40.0 if "busy" in ends else 94.0
+            seconds = max(planned.max_bytes / 2 * 8e-6 / mbps, LAN_MS / 1000)
+            test = BandwidthTest(*ends, mbps, seconds, now_s, LAN_MS)
+            held_back: dict[str, Any] = {}
+            if "busy" in ends:
+                test = replace(test, is_hindered=True, unhindered=other)
+                held_back = {"hindered_mbps": mbps, "unhindered": other}
+                costs_s[other] += planned.max_bytes * 8e-6 / 94.0
+            planner.start(planned, lease_id, now_s, now_s + 10)
+            planner.finish(lease_id, planned.max_bytes, is_measured=True, **held_back)
+            bandwidths.add(test, interfaces)
+        if now_s > warm_s:
+            beliefs = [bandwidths.of(name, now_s) for name in honest]
+            assert all(each and not each.lower_bound and each.mbps == 94.0 for each in beliefs)
+            assert all(each and now_s - each.measured_s < 1200.0 for each in beliefs)
+    busy = bandwidths.of("busy", hours * 3600)
+    assert busy is not None
+    assert busy.lower_bound
+    assert 0.9 * 40.0 <= busy.mbps <= 40.0
+    accounts, allowed_s = planner.accounts(hours * 3600)[0], 0.001 * hours * 3600
+    assert accounts["busy"].spent_link_s <= allowed_s + 1.0
+    assert costs_s.total() <= accounts["busy"].spent_link_s
+    assert max(accounts[name].spent_link_s for name in honest) < 0.9 * allowed_s
+
+
 def test_a_rate_that_a_server_made_up_costs_a_busy_board_little_and_its_peer_nothing() -> None:
     short = {"lower_bound": True, "is_short": True}
     links = [known("a", 30.0, **short), known("b", 30.0, **short)]
