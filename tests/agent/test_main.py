@@ -81,6 +81,18 @@ def test_a_closed_standard_output_gives_no_traceback(config: Path) -> None:
     assert "Exception ignored" not in done.stderr
 
 
+def test_the_agent_keeps_no_library_in_memory_that_it_does_not_use() -> None:
+    code = (
+        "import sys, leadline_agent.__main__\n"
+        "print([name for name in ('http', 'email', 'tempfile', 'bz2', 'lzma', 'urllib.request')"
+        " if name in sys.modules])\n"
+        "import urllib.request\n"
+        "urllib.request.Request"  # whoever needs it still gets the real one
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def said(quiet: RateLimitFilter, text: str) -> bool:
     return quiet.filter(logging.LogRecord("x", logging.WARNING, "f", 1, text, None, None))
 

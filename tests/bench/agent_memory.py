@@ -132,7 +132,7 @@ def watch(pids: list[int], scraped: list[int]) -> list[tuple[float, float]]:
             scrape(port)
     elapsed_s = time.monotonic() - start_s
     return [
-        (process.memory_info().rss / 2**20, 100 * (cpu_s(process) - was_s) / elapsed_s)
+        (process.memory_info().rss / 1e6, 100 * (cpu_s(process) - was_s) / elapsed_s)
         for process, was_s in zip(processes, before_s, strict=True)
     ]
 
@@ -162,7 +162,7 @@ def growth(folder: Path, environ: Mapping[str, str]) -> None:
 def rss_after(cycles: int, listener: Listener, pid: int) -> float:
     """Wait for this number of reports. The agent's resident MB then."""
     wait_until(lambda: len(listener.heard) >= cycles, f"{cycles} reports", timeout_s=300)
-    return psutil.Process(pid).memory_info().rss / 2**20
+    return psutil.Process(pid).memory_info().rss / 1e6
 
 
 if __name__ == "__main__":

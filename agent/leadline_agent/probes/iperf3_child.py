@@ -8,7 +8,6 @@ byte, prints iperf3's JSON output and exits.
 import json
 import os
 import resource
-import shutil
 import signal
 import sys
 from typing import Any
@@ -86,6 +85,8 @@ def _wait_for_start() -> None:
 
 
 def _become_program(spec: dict[str, Any]) -> int:
+    import shutil  # here, because the agent imports this module for its constants
+
     program = shutil.which("iperf3")
     if program is None:
         return EXIT_ABSENT

@@ -35,7 +35,7 @@ _FAR_MS = 20.0
 FAR_BYTES = 2 * LEAST_BYTES
 # The measurement is on the second half of the bytes.
 _MEASURED_SHARE = 0.5
-# A first test between fast interfaces takes so long, if the links are as fast: much fewer bytes of a
+# A first test between fast interfaces takes so long if the links are as fast: much fewer bytes of a
 # gigabit link are gone before they can be timed. No more bytes, because the links may be slow.
 _FIRST_S, _MOST_FIRST_BYTES = 0.001, 4 * LEAST_BYTES
 _FIRST_MBPS = 50.0  # assumed for a link of unknown speed
@@ -45,7 +45,7 @@ _LARGER_EACH_TIME = 5.0  # the next test after a lower bound
 # _SHARE_OF_LINK_SPEED, so that no more tests follow.
 _LONGER_IF_HINDERED = 8.0
 _MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip has an error
-# A lower bound of this share of the link's speed is as good as the speed.
+# A lower bound of this share of the interface's speed is as good as an exact value.
 _SHARE_OF_LINK_SPEED = 0.8
 # A checked value is measured exactly again after so long.
 _MEASURED_AGAIN_S = 900.0
@@ -126,16 +126,18 @@ class PlannedTest:
 class _Running:
     planned: PlannedTest
     ends_s: float
+    most_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
-    """What a node was charged for a test that ended before plan number `plan`. mbps: the rate, if
-    the node was held back in the test and the charge is still as planned. least_mbps: what both
-    ends agree that the path carried."""
+    """What a node was charged for a test that ended before plan number `plan`. most_s: the time
+    that its lease allowed. mbps: the rate, if the node was held back in the test and the charge is
+    still as planned. least_mbps: what both ends agree that the path carried."""
 
     amount: int
     link_s: float
+    most_s: float
     plan: int
     mbps: float | None
     least_mbps: float = 0.0
@@ -218,15 +220,12 @@ class BandwidthPlanner:
             peers = servers if wanted < Purpose.MEASURE else paying
             peers = [each for each in self.neighbours(name) if each in believed] + peers
             test, wait_s = None, inf
-            for others in self._others(free[name], peers, free, now_s):
-                test, wait_s = self._test_of(free[name], others, wanted, uplinks, rtt_ms)
-                if test is None and wanted is Purpose.MEASURE:
-                    self._seek_s[name] = now_s + max(wait_s, _SEEK_EVERY_S)
-                    if place == _CONTRADICTED or self._is_check_due(free[name], now_s):
-                        check = Purpose.CHECK
-                        test, wait_s = self._test_of(free[name], others, check, uplinks, rtt_ms)
+            for kind, others in self._attempts(free[name], place, wanted, peers, free, now_s):
+                test, wait_s = self._test_of(free[name], others, kind, uplinks, rtt_ms)
                 if test is not None:
                     break
+                if kind is Purpose.MEASURE:
+                    self._seek_s[name] = now_s + max(wait_s, _SEEK_EVERY_S)
             if test is None:
                 most_s = _SEEK_EVERY_S if purpose is Purpose.SETTLE else self._seek_again_s
                 self._look_s[name] = now_s + min(wait_s, most_s)
@@ -269,16 +268,28 @@ class BandwidthPlanner:
         self._look_s[link.name] = min(seek_s, self._check_s(link))
         return None
 
-    def _others(
-        self, link: NodeLink, peers: Iterable[str], free: Mapping[str, NodeLink], now_s: float
-    ) -> Iterator[list[NodeLink]]:
-        """The first of the peers whose test can show something of the node. If none of them can be
-        paid and the node has waited for long, the first of all."""
+    def _attempts(
+        self,
+        link: NodeLink,
+        place: int,
+        wanted: Purpose,
+        peers: Iterable[str],
+        free: Mapping[str, NodeLink],
+        now_s: float,
+    ) -> Iterator[tuple[Purpose, list[NodeLink]]]:
+        """What to test the node for, and the first of the peers whose test can show it. If none of
+        them can be paid and the node has waited for long, the first of all."""
         names = [each for each in dict.fromkeys(peers) if each in free and each != link.name]
-        useful = (free[each] for each in names if _is_useful(free[each], link))
-        yield list(islice(useful, _MAX_PEERS_COMPARED))
+        kinds = [wanted]
+        if wanted is Purpose.MEASURE and (
+            place == _CONTRADICTED or self._is_check_due(link, now_s)
+        ):
+            kinds.append(Purpose.CHECK)
+        for kind in kinds:
+            useful = (free[each] for each in names if _is_useful(free[each], link, kind))
+            yield kind, list(islice(useful, _MAX_PEERS_COMPARED))
         if self._waited_s(link.name, now_s) >= self._rarely_s:
-            yield [free[each] for each in names[:_MAX_PEERS_COMPARED]]
+            yield wanted, [free[each] for each in names[:_MAX_PEERS_COMPARED]]
 
     def due(self, names: Iterable[str], now_s: float) -> list[str]:
         """Those of the nodes of which a test may be due, the most overdue first: the others need
@@ -296,10 +307,17 @@ class BandwidthPlanner:
             found += (*names[at + 1 : at + 1 + _NEIGHBOURS], *names[: min(at, _NEIGHBOURS)])
         return found
 
-    def start(self, planned: PlannedTest, lease_id: str, now_s: float, ends_s: float) -> None:
+    def start(
+        self,
+        planned: PlannedTest,
+        lease_id: str,
+        now_s: float,
+        ends_s: float,
+        most_s: float = inf,
+    ) -> None:
         """A lease for the test was granted: it takes the nodes and uplinks until it ends, and their
-        budgets are charged. ends_s: the latest end."""
-        self._running[lease_id] = _Running(planned, ends_s)
+        budgets are charged. ends_s: the latest end. most_s: how long it may transfer."""
+        self._running[lease_id] = _Running(planned, ends_s, most_s)
         self._tested_s[planned.client] = self._checked_s[planned.client] = now_s
         self._look_s.update(dict.fromkeys((planned.client, planned.server), ends_s))
         if planned.checks_server:
@@ -337,7 +355,8 @@ class BandwidthPlanner:
             link_s = planned.link_s[name] * share
             unsettled = self._unsettled.setdefault(name, [])
             mbps = None if name == unhindered else hindered_mbps
-            unsettled.append(_Unsettled(transferred_bytes, link_s, self._plans, mbps, least_mbps))
+            amounts = transferred_bytes, link_s, running.most_s
+            unsettled.append(_Unsettled(*amounts, self._plans, mbps, least_mbps))
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
@@ -373,7 +392,7 @@ class BandwidthPlanner:
             return _CONTRADICTED, Purpose.MEASURE
         if _is_open(link):
             return 3, Purpose.MEASURE
-        if now_s - bandwidth.measured_s > _again_s(bandwidth):
+        if now_s - bandwidth.measured_s > _again_s(link):
             return 4, Purpose.MEASURE
         return (5, Purpose.CHECK) if self._is_check_due(link, now_s) else None
 
@@ -383,7 +402,7 @@ class BandwidthPlanner:
         bandwidth = link.bandwidth
         if bandwidth is None:
             return retry_s
-        return max(retry_s, min(bandwidth.measured_s + _again_s(bandwidth), self._check_s(link)))
+        return max(retry_s, min(bandwidth.measured_s + _again_s(link), self._check_s(link)))
 
     def _retry_s(self, node: str) -> float:
         """How long the node waits after a test."""
@@ -544,7 +563,8 @@ class BandwidthPlanner:
                 if each.plan >= self._plans - 1 or mbps is None:
                     kept.append(each)
                     continue
-                link_s = each.amount * 8e-6 / max(mbps, each.least_mbps)
+                # A test that was cut off is charged for bytes that it had no time to send.
+                link_s = min(each.amount * 8e-6 / max(mbps, each.least_mbps), each.most_s)
                 if known.is_short:
                     most_s = max(0.0, account.link_s + _DEBT_S[Purpose.FIRST])
                     link_s = each.link_s + min(max(link_s - each.link_s, 0.0), most_s)
@@ -603,9 +623,17 @@ def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
 
 
-def _again_s(bandwidth: LinkBandwidth) -> float:
+def _again_s(link: NodeLink) -> float:
     """How long an exact measurement, or a lower bound, is not repeated."""
-    return _BOUND_AGAIN_S if bandwidth.lower_bound else _MEASURED_AGAIN_S
+    is_bound = link.bandwidth is not None and link.bandwidth.lower_bound
+    return _BOUND_AGAIN_S if is_bound and not _is_near_speed(link) else _MEASURED_AGAIN_S
+
+
+def _is_near_speed(link: NodeLink) -> bool:
+    """Whether what is known is nearly the speed of the node's interface: a lower bound is then as
+    good as an exact value."""
+    known, link_mbps = link.bandwidth, link.link_mbps
+    return bool(known and link_mbps) and known.mbps >= _SHARE_OF_LINK_SPEED * link_mbps
 
 
 def _is_untested(bandwidth: LinkBandwidth) -> bool:
@@ -616,9 +644,7 @@ def _is_untested(bandwidth: LinkBandwidth) -> bool:
 def _is_open(link: NodeLink) -> bool:
     """Whether a larger test could find more than is known."""
     bandwidth = link.bandwidth
-    if bandwidth is None or not bandwidth.is_short:
-        return False
-    return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
+    return bandwidth is not None and bandwidth.is_short and not _is_near_speed(link)
 
 
 def _is_host_limited(link: NodeLink) -> bool:
@@ -627,14 +653,18 @@ def _is_host_limited(link: NodeLink) -> bool:
     return bandwidth is not None and bandwidth.is_host_limited and not bandwidth.is_suspect
 
 
-def _is_useful(peer: NodeLink, link: NodeLink) -> bool:
-    """Whether a test with the peer can show what is to be known."""
+def _is_useful(peer: NodeLink, link: NodeLink, purpose: Purpose = Purpose.CHECK) -> bool:
+    """Whether a test with the peer can show what is to be known: of a lower bound, that the link
+    can do more, or what it can do at most."""
     known = link.bandwidth
     if known is None or _is_untested(known):
         return True
     if known.is_suspect:
         is_other = peer.name != known.suspect_peer
         return is_other and AGREEING_SHARE * _expected_mbps(peer) > known.mbps
+    if purpose is Purpose.MEASURE and known.lower_bound:
+        least_mbps = min(known.mbps / AGREEING_SHARE, AGREEING_SHARE * _expected_mbps(link))
+        return _expected_mbps(peer) > least_mbps
     return _expected_mbps(peer) >= AGREEING_SHARE * known.mbps
 
 

@@ -16,7 +16,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.probing.bandwidth import PlannedTest
 from leadline_controller.probing.planning import DELIVERY_S
-from leadline_controller.telemetry.bandwidth import AGREEING_SHARE, BandwidthTest
+from leadline_controller.telemetry.bandwidth import AGREEING_SHARE, BURST_S, BandwidthTest
 from leadline_controller.telemetry.contradictions import LEAST_AGAINST, outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
@@ -41,7 +41,7 @@ _MOST_ROUNDS = 3.0
 
 @dataclass(slots=True)
 class _BandwidthGrant:
-    """A lease and what its ends have reported. most_mbps: the slower of both interfaces.
+    """A lease and what its ends have reported. most_mbps: what the slower interface can do.
     requested_mbps: by node, what its pods requested then."""
 
     client: str
@@ -63,7 +63,8 @@ class BandwidthGrants:
     the server measured, and its rate is on half of them, or on what followed a shaper's burst. So
     the server cannot make up a result without a test, nor any lower rate. The client cannot
     disprove a higher one, up to what the interfaces can do: where that contradicts an exact value,
-    `NodeBandwidths` waits for a second server.
+    `NodeBandwidths` waits for a second server. A rate above the interfaces' has a shaper's burst in
+    it: it counts as a lower bound, and as no more than what they can do.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class BandwidthGrants:
             client=planned.client,
             server=planned.server,
             max_bytes=planned.max_bytes,
-            most_mbps=most_mbps,
+            most_mbps=_OVER_SPEED * most_mbps,
             starts_s=now_s,
             ends_s=ends_s,
             requested_mbps=requested_mbps,
@@ -111,12 +112,11 @@ class BandwidthGrants:
         if is_client or report.outcome != _DONE:
             return None
         is_whole = report.HasField("bandwidth_mbps") and report.measured_us > 0
-        megabits = report.transferred_bytes * 8e-6
+        megabits, seconds = report.transferred_bytes * 8e-6, report.measured_us * 1e-6
+        measured_megabits = report.bandwidth_mbps * seconds
         is_possible = (
-            report.bandwidth_mbps <= _OVER_SPEED * grant.most_mbps
-            and _LEAST_MEASURED * megabits
-            <= report.bandwidth_mbps * report.measured_us * 1e-6
-            <= _ROUNDING * megabits
+            measured_megabits <= grant.most_mbps * (seconds + BURST_S)
+            and _LEAST_MEASURED * megabits <= measured_megabits <= _ROUNDING * megabits
         )
         return None if is_whole and is_possible else OVER_LEASE
 
@@ -158,12 +158,12 @@ class BandwidthGrants:
         return moved, BandwidthTest(
             client=grant.client,
             server=grant.server,
-            mbps=received.bandwidth_mbps,
+            mbps=min(received.bandwidth_mbps, grant.most_mbps),
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
             is_hindered=is_client_hindered or is_server_hindered,
             unhindered="" if is_client_hindered == is_server_hindered else unhindered,
-            is_untimed=received.lower_bound,
+            is_untimed=received.lower_bound or received.bandwidth_mbps > grant.most_mbps,
             requested_mbps=grant.requested_mbps,
         )
 

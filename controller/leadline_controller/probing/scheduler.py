@@ -339,7 +339,7 @@ class ProbeScheduler:
             ends_s = now_s + self._lease_s(duration_ms)
             ends = (planned.client, planned.server)
             most_mbps = min(links[end].link_mbps or inf for end in ends)
-            self._planner.start(planned, lease_id, now_s, ends_s)
+            self._planner.start(planned, lease_id, now_s, ends_s, duration_ms / 1000)
             self._under_test.update(dict.fromkeys(ends, (now_s, ends_s)))
             requested_mbps = {end: links[end].wanted_mbps for end in ends}
             self._bandwidth_grants.add(planned, lease_id, most_mbps, now_s, ends_s, requested_mbps)

@@ -14,7 +14,7 @@ monotonic clock.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, log2
 
 # A shaper lets so much pass at once, s of its link's time.
 BURST_S = 0.005
@@ -29,6 +29,8 @@ UNKNOWN_RTT_MS = 20.0
 AGREEING_SHARE = 0.8
 # A lower bound proves nothing, unless TCP should have reached twice as much by then.
 _SUSPICIOUS_SHARE = 0.5
+# TCP's first window (RFC 6928), and the time that both ends' programs take to begin.
+_FIRST_WINDOW_MEGABITS, _BEGIN_S = 10 * 1460 * 8e-6, 0.001
 # Less traffic says nothing about a link.
 _LEAST_CARRIED_MBPS = 1.0
 # No node has measured the link, so that its own traffic counts up to this.
@@ -81,10 +83,15 @@ class BandwidthTest:
 
     def expected_mbps(self, link_mbps: float) -> float:
         """The rate that this test should have measured on a link of `link_mbps`: the second half of
-        the bytes takes a round trip at least, since TCP's window has grown to the first half."""
+        the bytes takes a round trip at least, since TCP's window has grown to the first half. One
+        that was not timed has half of the bytes in the time of all, with TCP's slow start."""
         megabits = self.mbps * self.seconds
-        rtt_ms = UNKNOWN_RTT_MS if self.rtt_ms is None else self.rtt_ms
-        return megabits / max(megabits / max(link_mbps, _LEAST_MBPS), rtt_ms / 1000)
+        rtt_s = (UNKNOWN_RTT_MS if self.rtt_ms is None else self.rtt_ms) / 1000
+        seconds = max(megabits / max(link_mbps, _LEAST_MBPS), rtt_s)
+        if self.is_untimed:
+            doublings = log2(max(2 * megabits / _FIRST_WINDOW_MEGABITS, 1.0))
+            seconds = 2 * seconds + doublings * rtt_s + _BEGIN_S
+        return megabits / seconds
 
 
 def exact_s(rtt_ms: float | None) -> float:
@@ -97,7 +104,8 @@ class LinkBandwidth:
     """The bandwidth of one node's link.
 
     at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
-    was too short (is_short), or the peer's link is no faster and the node's interface is. source:
+    was too short, or the peer's link is no faster and the node's interface is. is_short: a larger
+    test could show more, because the value is not near the interface's speed either. source:
     TESTS, COUNTERS or INTERFACE. is_host_limited: a board was too busy, throttled or under voltage
     in the test, so the link may do more; no such value is exact. measured_s: when another node
     measured it last, and not by a short test. former_mbps: of a suspect node, what was believed
@@ -149,11 +157,12 @@ class NodeLink:
 
 @dataclass(frozen=True, slots=True)
 class _Lower:
-    """A result below what is believed. is_exact: it was long enough. is_hindered: one of the two
-    boards was."""
+    """A result below what is believed. least_mbps: the link can do at least this. is_exact: it was
+    long enough. is_hindered: one of the two boards was."""
 
     peer: str
     mbps: float
+    least_mbps: float
     is_exact: bool
     is_hindered: bool
 
@@ -177,6 +186,11 @@ class _Known:
     lower: _Lower | None = None
     higher: "tuple[str, _Known] | None" = None
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the last result is too low for what is believed."""
+        return self.lower is not None and self.lower.mbps < AGREEING_SHARE * self.mbps
+
 
 class NodeBandwidths:
     """The bandwidth of every node's link. is_passive: no tests are made, so that the speed of the
@@ -194,8 +208,7 @@ class NodeBandwidths:
         known = self._fresh(node, now_s)
         if known is None:
             return None
-        lower = known.lower
-        if lower is not None and lower.mbps < AGREEING_SHARE * known.mbps:
+        if (lower := known.lower) is not None and known.is_suspect:
             return LinkBandwidth(
                 mbps=lower.mbps,
                 at_s=known.at_s,
@@ -295,10 +308,13 @@ class NodeBandwidths:
             if is_peers_fault and known.lower is not None and known.lower.peer == peer:
                 known.lower = None
         elif node != test.unhindered and (
-            test.is_exact or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps)
+            test.is_exact
+            or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps)
+            # A short test that neither clears nor convicts would be repeated for ever.
+            or known.is_suspect
         ):
             known.higher = None
-            lower = _Lower(peer, test.mbps, test.is_exact, test.is_hindered)
+            lower = _Lower(peer, test.mbps, test.value_mbps, test.is_exact, test.is_hindered)
             return self._lower(node, known, lower, result)
         return set()
 
@@ -351,7 +367,8 @@ class NodeBandwidths:
         elif known.lower_bound or known.is_claim:
             self._known[node] = result
         else:
-            self._lower(node, known, _Lower(peer, result.mbps, True, False), result)
+            lower = _Lower(peer, result.mbps, result.mbps, is_exact=True, is_hindered=False)
+            self._lower(node, known, lower, result)
 
     def _lower(self, node: str, known: _Known, lower: _Lower, result: _Known) -> set[str]:
         """Of two lower results in sequence, the better one is believed. Returns the node that was
@@ -360,9 +377,8 @@ class NodeBandwidths:
         known.lower = lower
         if earlier is None or (lower.is_hindered and earlier.peer == lower.peer):
             return set()  # the peer may be the hindered one
-        both = [each for each in (earlier, lower) if each.is_exact] or [earlier, lower]
-        best = max(both, key=lambda each: each.mbps)
-        known.mbps, known.at_s = best.mbps, result.at_s
+        best = max(earlier, lower, key=lambda each: (each.least_mbps, each.is_exact))
+        known.mbps, known.at_s = best.least_mbps, result.at_s
         if not result.is_claim:
             known.tested_mbps = best.mbps
         known.lower_bound = known.is_short = not best.is_exact
@@ -446,7 +462,7 @@ def _result(
     return _Known(
         mbps=test.value_mbps,
         at_s=at_s,
-        lower_bound=test.is_hindered or (not is_at_speed and (is_peers or not test.is_exact)),
+        lower_bound=not test.is_exact or (is_peers and not is_at_speed),
         is_short=not is_at_speed and not test.is_exact,
         is_claim=is_claim,
         is_host_limited=test.is_hindered,

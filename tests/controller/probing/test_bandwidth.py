@@ -204,7 +204,7 @@ def test_a_node_that_only_its_own_counters_know_is_tested() -> None:
     passive = {"source": "counters", "lower_bound": True, "is_short": True}
     untested, tested = known("a", 20.0, **passive, measured_s=-inf), known("a", 20.0, **passive)
     (planned,) = planned_for([untested, known("b")])
-    assert (planned.client, planned.max_bytes) == ("a", LEAST_BYTES)
+    assert (planned.client, planned.max_bytes) == ("a", 4 * LEAST_BYTES)  # a first test
     (planned,) = planned_for([tested, known("b")])
     assert (planned.client, planned.max_bytes) == ("a", 9 * BLOCK_BYTES)  # 100 Mbit/s, exactly
 
@@ -267,6 +267,20 @@ def test_a_slower_peer_serves_rarely() -> None:
     assert planner.plan(links, lan, LATER_S + 3 * INTERVAL_S - 1) == []
     (planned,) = planner.plan(links, lan, LATER_S + 3 * INTERVAL_S)
     assert (planned.client, planned.server) == ("a", "slow")
+
+
+def test_a_bound_waits_for_a_peer_that_can_show_more() -> None:
+    bound = known("a", 100.0, lower_bound=True, is_short=True)
+    links = [bound, known("slow", 100.0), known("fast", 1000.0)]
+    planner = planner_of(links, anchors=("slow",))
+    planner._tested_s = {"a": LATER_S - 10, "slow": LATER_S, "fast": LATER_S}
+    planner._checked_s = dict.fromkeys(("a", "slow", "fast"), LATER_S)
+    fast = planner.accounts(LATER_S, ["fast"])[0]["fast"]
+    fast.link_s = -1.0
+    assert planner.plan(links, lan, LATER_S + 1) == []
+    fast.link_s = 1.0
+    (planned,) = planner.plan(links, lan, LATER_S + 10)
+    assert (planned.client, planned.server) == ("a", "fast")
 
 
 def test_a_peer_as_slow_as_what_is_suspected_does_not_settle_it() -> None:
@@ -349,7 +363,9 @@ def test_only_the_nodes_that_are_given_are_tested() -> None:
 @pytest.mark.parametrize(
     ("link", "amount"),
     [
-        (NodeLink("a", 1000.0), LEAST_BYTES),
+        (NodeLink("a", 1000.0), 16 * BLOCK_BYTES),
+        (NodeLink("a", 100.0), LEAST_BYTES),
+        (NodeLink("a", None), LEAST_BYTES),
         (known("a", 20.0), LEAST_BYTES),
         (known("a", 900.0), LEAST_BYTES),
         # Five times as much as is known, if it is exact: 500 Mbit/s for 11 ms.
@@ -592,6 +608,19 @@ def test_a_test_over_a_link_that_was_throttled_is_charged_once_that_is_known() -
     assert b.spent_link_s == pytest.approx(planned_s)
 
 
+def test_a_test_that_was_cut_off_on_a_throttled_link_costs_no_more_than_its_lease_allows() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links)
+    test = PlannedTest("a", "b", 1_000_000, (), {"a": 0.08, "b": 0.08})
+    planner.start(test, "x-1", LATER_S, LATER_S + 10.0, most_s=0.5)
+    planner.finish("x-1", test.max_bytes, is_measured=False)
+    for turn in range(3):  # at 5 Mbit/s, all bytes of the lease take 1.6 s
+        planner.plan([known("a", 5.0), known("b")], lan, LATER_S + 1 + turn / 2)
+    a, b = (planner.accounts(LATER_S)[0][name] for name in "ab")
+    assert a.spent_link_s == pytest.approx(0.5)
+    assert b.spent_link_s == pytest.approx(0.08)
+
+
 def test_a_test_over_a_link_that_is_fast_again_costs_what_it_took() -> None:
     links = [known("a", 5.0), known("b")]
     planner = planner_of(links)
@@ -622,6 +651,47 @@ def test_a_board_that_is_always_held_back_pays_for_the_time_that_its_tests_take(
     for turn in range(2):  # it was the host, and not the link
         planner.plan([known("a", 50.0), known("b")], lan, LATER_S + 3 + turn / 2)
     assert a.spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 50.0)
+
+
+def test_a_board_that_is_always_held_back_costs_others_no_more_than_its_own_budget() -> None:
+    """Its larger tests go on, because one of them may be without hindrance. It has a lower bound,
+    which refuses no pod; the others stay exact, and have budget left."""
+    honest, interfaces = "abcd", dict.fromkeys(["a", "b", "c", "d", "busy"], 100.0)
+    planner, bandwidths = BandwidthPlanner(BandwidthBudget()), NodeBandwidths(1800.0)
+    costs_s = Counter[str]()  # of the tests with it
+    hours, warm_s = 0.75, 900.0
+    for tick in range(round(hours * 3600)):
+        now_s = float(tick)
+        links = [
+            NodeLink(name, speed, bandwidths.of(name, now_s), bandwidths.last_peers(name))
+            for name, speed in interfaces.items()
+        ]
+        for planned in planner.plan(links, lan, now_s):
+            ends, lease_id = (planned.client, planned.server), f"x-{tick}-{planned.client}"
+            other = ends[ends[0] == "busy"]
+            mbps = 40.0 if "busy" in ends else 94.0
+            seconds = max(planned.max_bytes / 2 * 8e-6 / mbps, LAN_MS / 1000)
+            test = BandwidthTest(*ends, mbps, seconds, now_s, LAN_MS)
+            held_back: dict[str, Any] = {}
+            if "busy" in ends:
+                test = replace(test, is_hindered=True, unhindered=other)
+                held_back = {"hindered_mbps": mbps, "unhindered": other}
+                costs_s[other] += planned.max_bytes * 8e-6 / 94.0
+            planner.start(planned, lease_id, now_s, now_s + 10)
+            planner.finish(lease_id, planned.max_bytes, is_measured=True, **held_back)
+            bandwidths.add(test, interfaces)
+        if now_s > warm_s:
+            beliefs = [bandwidths.of(name, now_s) for name in honest]
+            assert all(each and not each.lower_bound and each.mbps == 94.0 for each in beliefs)
+            assert all(each and now_s - each.measured_s < 1200.0 for each in beliefs)
+    busy = bandwidths.of("busy", hours * 3600)
+    assert busy is not None
+    assert busy.lower_bound
+    assert 0.9 * 40.0 <= busy.mbps <= 40.0
+    accounts, allowed_s = planner.accounts(hours * 3600)[0], 0.001 * hours * 3600
+    assert accounts["busy"].spent_link_s <= allowed_s + 1.0
+    assert costs_s.total() <= accounts["busy"].spent_link_s
+    assert max(accounts[name].spent_link_s for name in honest) < 0.9 * allowed_s
 
 
 def test_a_rate_that_a_server_made_up_costs_a_busy_board_little_and_its_peer_nothing() -> None:

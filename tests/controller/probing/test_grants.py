@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from leadline_controller.probing.bandwidth import PlannedTest
 from leadline_controller.probing.grants import BLOCK_BYTES, LATE_S, BandwidthGrants, PingGrants
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.telemetry.bandwidth import BURST_S, BandwidthTest
 from leadline_controller.telemetry.contradictions import outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -75,7 +75,11 @@ def test_a_result_counts_once_both_ends_have_reported(is_server_first: bool) -> 
         ({"peer": "c"}, NOT_LEASED),
         ({"node": "a", "peer": "a"}, NOT_LEASED),
         ({"bandwidth_mbps": 1e30}, OVER_LEASE),
-        ({"bandwidth_mbps": 111.0, "measured_us": 1000}, OVER_LEASE),  # more than the interfaces do
+        # More than the interfaces do in that time, and a shaper's burst of 5 ms.
+        ({"bandwidth_mbps": 122.0}, OVER_LEASE),
+        ({"bandwidth_mbps": 120.0}, None),
+        ({"bandwidth_mbps": 221.0, "measured_us": 5000}, OVER_LEASE),
+        ({"bandwidth_mbps": 219.0, "measured_us": 5000}, None),
         ({"bandwidth_mbps": 109.0, "measured_us": 70_000}, None),
         ({"measured_us": 106_000}, OVER_LEASE),  # more bytes than came
         ({"measured_us": 104_000}, None),
@@ -114,6 +118,20 @@ def test_a_clients_report_within_and_beyond_its_lease(
     changed: dict[str, Any], kind: str | None
 ) -> None:
     assert granted().refusal("a", sent(**changed), 5.0) == kind
+
+
+@pytest.mark.parametrize("measured_us", [50_000, 20_000, 5000])
+def test_a_shapers_burst_makes_no_link_faster_than_the_interfaces(measured_us: int) -> None:
+    grants = granted()
+    seconds = measured_us * 1e-6
+    most_mbps = 1.1 * MOST_MBPS * (seconds + BURST_S) / seconds
+    grants.report("a", sent(), 4.0)
+    report = received(bandwidth_mbps=0.999 * most_mbps, measured_us=measured_us)
+    assert grants.refusal("b", report, 5.0) is None
+    _, test = grants.report("b", report, 5.0)
+    assert test is not None
+    assert not test.is_exact
+    assert test.value_mbps <= 1.1 * MOST_MBPS
 
 
 def test_a_clients_bandwidth_does_not_count() -> None:

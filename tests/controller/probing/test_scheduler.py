@@ -279,14 +279,14 @@ def test_both_ends_get_leases_with_each_others_address_and_the_limits() -> None:
 
 def test_a_result_faster_than_either_interface_is_refused() -> None:
     harness = ProbeHarness("n1", "n2")
-    reading = BoardReading({"link_mbps": 100.0})
+    reading = BoardReading({"link_mbps": 10.0})
     harness.telemetry.state.report("n1", harness.telemetry.stamp("n1", measured_s=0.0), reading)
     harness.probe_scheduler.tick(0.0)
     _, serving = harness.sent.tests[0]
     n2 = BoardMessages("n2")
     refusals = [
         harness.probe_scheduler.bandwidth_refusal("n2", n2.received(serving, mbps))
-        for mbps in (111.0, 109.0)
+        for mbps in (15.0, 13.0)  # 64 KiB, of which 5 ms may have passed at once
     ]
     assert refusals == ["over_lease", None]
 
