@@ -112,7 +112,8 @@ class BandwidthBudget:
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
     """A test and what it takes: uplinks by name, the bytes, and the seconds of each one's link.
-    checks_server: the client's link is fast enough to check the server's."""
+    checks_server: the client's link is fast enough to check the server's; checks_client: the other
+    way round."""
 
     client: str
     server: str
@@ -120,6 +121,7 @@ class PlannedTest:
     uplinks: tuple[str, ...]
     link_s: Mapping[str, float]
     checks_server: bool = False
+    checks_client: bool = True
 
 
 @dataclass(slots=True)
@@ -318,7 +320,9 @@ class BandwidthPlanner:
         """A lease for the test was granted: it takes the nodes and uplinks until it ends, and their
         budgets are charged. ends_s: the latest end. most_s: how long it may transfer."""
         self._running[lease_id] = _Running(planned, ends_s, most_s)
-        self._tested_s[planned.client] = self._checked_s[planned.client] = now_s
+        self._tested_s[planned.client] = now_s
+        if planned.checks_client:  # else it is still due, with a faster peer
+            self._checked_s[planned.client] = now_s
         self._look_s.update(dict.fromkeys((planned.client, planned.server), ends_s))
         if planned.checks_server:
             self._checked_s[planned.server] = now_s
@@ -537,8 +541,8 @@ class BandwidthPlanner:
         blocks = min(ceil(wanted / BLOCK_BYTES), int(most // BLOCK_BYTES))
         size = max(LEAST_BYTES, blocks * BLOCK_BYTES)
         link_s = {name: size * 8e-6 / mbps for name, mbps in mbps_of.items()}
-        checks_server = _is_useful(link, other)
-        return PlannedTest(link.name, other.name, size, uplinks, link_s, checks_server)
+        checks = _is_useful(link, other), _is_useful(other, link)
+        return PlannedTest(link.name, other.name, size, uplinks, link_s, *checks)
 
     def _uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
         return tuple(sorted(self._uplinks_of.get(a, _NONE) ^ self._uplinks_of.get(b, _NONE)))
@@ -632,8 +636,10 @@ def _again_s(link: NodeLink) -> float:
 def _is_near_speed(link: NodeLink) -> bool:
     """Whether what is known is nearly the speed of the node's interface: a lower bound is then as
     good as an exact value."""
-    known, link_mbps = link.bandwidth, link.link_mbps
-    return bool(known and link_mbps) and known.mbps >= _SHARE_OF_LINK_SPEED * link_mbps
+    known, speed_mbps = link.bandwidth, link.link_mbps
+    if known is None or speed_mbps is None:
+        return False
+    return known.mbps >= _SHARE_OF_LINK_SPEED * speed_mbps
 
 
 def _is_untested(bandwidth: LinkBandwidth) -> bool:
