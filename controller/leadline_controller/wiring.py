@@ -39,6 +39,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
+from leadline_controller.logs import ErrorLog
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.addresses import AddressPolicy
@@ -306,7 +307,7 @@ class Controller:
 
     async def _follow_pulls(self, pulls: PullSource) -> None:
         """What a board just pulled, its link can do, too. An error must not end the controller."""
-        last = ""
+        errors = ErrorLog(log)
         async with aclosing(pulls.watch_pulls()) as reported:
             async for pull in reported:
                 try:
@@ -314,9 +315,7 @@ class Controller:
                     if mbps is not None:
                         self.telemetry.pulled(pull.node, mbps, self.clock.now_s())
                 except Exception as error:  # noqa: BLE001  # the next pull may be better
-                    if repr(error) != last:
-                        last = repr(error)
-                        log.error("a pull on node %s is not counted: %s", pull.node, last)
+                    errors.failed(error, "a pull on node %s is not counted: %s", pull.node)
 
     def _architectures(self) -> frozenset[str]:
         labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())
@@ -435,21 +434,21 @@ class Controller:
     async def following_profiles(self, profiles: ServiceProfiles) -> None:
         """Use the file of profiles, and use it again when it changes, until cancelled. A file that
         can't be used leaves those before it in force."""
-        path, last, problem = self.settings.profiles, None, ""
+        path, last = self.settings.profiles, None
+        errors = ErrorLog(log, logging.WARNING)
         while path is not None:
             try:
                 stat = await asyncio.to_thread(path.stat)
                 if last != (last := (stat.st_mtime_ns, stat.st_size, stat.st_ino)):
                     profiles.use(await asyncio.to_thread(read_profiles, path))
                     log.info("%s: profiles of services read", path)
-                problem = ""
+                errors.succeeded()
             except FileNotFoundError:
                 if last is not None:
                     last = None
                     profiles.use(())
             except (FieldError, OSError) as error:
-                if problem != (problem := str(error)):
-                    log.warning("%s: %s; the profiles before it stay in force", path, problem)
+                errors.failed(str(error), "%s: %s; the profiles before it stay in force", path)
             await self.clock.sleep(_PROFILES_EVERY_S)
 
     def _notify(self, change: ClusterChange) -> None:
@@ -472,7 +471,7 @@ class Controller:
     ) -> None:
         """Tell the telemetry which nodes exist, and send what is due while this controller leads.
         An error must not end the measuring."""
-        led, logged = self.leadership is SOLE_LEADER, ""
+        led, errors = self.leadership is SOLE_LEADER, ErrorLog(log)
         beat = self.heartbeats.part("measuring")
         while True:
             if hears():
@@ -489,30 +488,26 @@ class Controller:
                 else:
                     probe_scheduler.tick_as_standby(now_s)
             except Exception as error:  # noqa: BLE001  # any error is logged once
-                if repr(error) != logged:
-                    logged = repr(error)
-                    log.error("probing the network failed, trying again: %s", logged)
+                errors.failed(error, "probing the network failed, trying again: %s")
             await self.clock.sleep(_PROBE_TICK_S)
 
     async def _estimate(self) -> None:
         """Estimate the round trips that are not measured, on a thread, at intervals that keep it to
         a twentieth of a core. An error must not end it."""
-        last = ""
+        errors = ErrorLog(log)
         while True:
             start_s = self.clock.now_s()
             try:
                 await asyncio.to_thread(self.telemetry.estimate_rtts, start_s)
             except Exception as error:  # noqa: BLE001  # measured values still count
-                if repr(error) != last:
-                    last = repr(error)
-                    log.error("estimating round trips failed, trying again: %s", last)
+                errors.failed(error, "estimating round trips failed, trying again: %s")
             took_s = self.clock.now_s() - start_s
             await self.clock.sleep(max(_ESTIMATE_EVERY_S, 20 * took_s))
 
     async def _sample(self) -> None:
         """Keep the history of what is measured, and have it written while this controller leads; a
         standby has the last minutes in memory. An error must not end it."""
-        last = ""
+        errors = ErrorLog(log)
         try:
             while True:
                 now = self.decisions.now()
@@ -524,9 +519,7 @@ class Controller:
                         if self.leadership.leads():
                             self.history.put_series(blocks)
                 except Exception as error:  # noqa: BLE001  # any error is logged once
-                    if repr(error) != last:
-                        last = repr(error)
-                        log.error("keeping the history failed, trying again: %s", last)
+                    errors.failed(error, "keeping the history failed, trying again: %s")
                 await self.clock.sleep(_SAMPLE_EVERY_S)
         finally:
             if self.leadership.leads():
