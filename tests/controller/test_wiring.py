@@ -54,7 +54,7 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def eventually(condition: Any) -> bool:
-    for _ in range(200):
+    for _ in range(4500):
         if condition():
             return True
         await asyncio.sleep(0.02)
