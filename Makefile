@@ -22,7 +22,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -52,6 +52,11 @@ test-parts: env packages kubelets ## Run the tests on a real broker, real links,
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
 test-budget: env packages control-plane ## Watch real links for ten minutes: what is known of them, and what it costs
 	$(SUDO) env PATH="$$PATH" LINKS_LAB_MINUTES=10 $(PYTEST) -q -s tests/system/test_links_in_the_lab.py
+
+# A busy machine may be later than what these assert, so `make test` runs them without it.
+test-timing: PACKAGES += $(CONTAINERS)
+test-timing: env packages kubelets ## Check how soon a standby takes over, pulls end and the demo is done
+	$(SUDO) env PATH="$$PATH" TIMED_TESTS=1 $(PYTEST) -q -s -n 0 tests/system/test_two_controllers.py tests/system/test_layers_in_the_lab.py tests/system/test_demo.py
 
 test-moves: env packages control-plane ## Move pods while much fails: 200 plans, and controllers killed at each step
 	MOVES_PLANS=200 $(PYTEST) -q -s tests/controller/rescheduling/test_plans_with_failures.py tests/system/test_moves_killed.py

@@ -59,6 +59,27 @@ class RateLimitFilter(logging.Filter):
         return ""
 
 
+class ErrorLog:
+    """The errors of work that is tried again and again: each is logged once, until another one
+    comes or the work succeeds."""
+
+    def __init__(self, log: logging.Logger, level: int = logging.ERROR) -> None:
+        self._log = log
+        self._level = level
+        self.last = ""  # the error that was logged last; "" after a success
+
+    def failed(self, error: Exception | str, message: str, *args: object) -> None:
+        """Log `message` % (*args, error), unless the same error was logged last."""
+        text = error if isinstance(error, str) else repr(error)
+        if text != self.last:
+            self.last = text
+            self._log.log(self._level, message, *args, text)
+
+    def succeeded(self) -> None:
+        """Log the next error, also if it is the same."""
+        self.last = ""
+
+
 def set_up(level: int = logging.INFO) -> None:
     """Log to standard error from this level on. The rate is not limited at DEBUG."""
     handler = logging.StreamHandler()

@@ -8,14 +8,14 @@ import secrets
 import socket
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from leadline_controller import __version__
+from leadline_controller import __version__, loops
 from leadline_controller.api.grpc import InspectionServer
 from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.clock import LeaseClock, SystemClock
@@ -58,7 +58,6 @@ from leadline_controller.scheduling.extender_service import ExtenderProfile, Ext
 from leadline_controller.scheduling.replica_order import ReplicaOrder
 from leadline_controller.scheduling.scaler_service import ScalerService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
-from leadline_controller.scheduling.service_profiles import ServiceProfiles, read_profiles
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
@@ -68,10 +67,6 @@ from leadline_controller.telemetry.state import TelemetryState
 log = logging.getLogger(__name__)
 
 _COLLECT_AFTER = 20_000
-_PROBE_TICK_S = 0.5
-_ESTIMATE_EVERY_S = 10.0
-_PROFILES_EVERY_S = 10.0
-_SAMPLE_EVERY_S = 10.0  # as often as boards report
 
 
 def strategy(name: str, options: Mapping[str, object]) -> Strategy:
@@ -269,8 +264,21 @@ class Controller:
         )
         session.start()
         try:
-            ticking = self._tick(probe_scheduler, session.is_running, session.request_retained)
-            async with running(ticking), running(self._estimate()), running(self._sample()):
+            measuring = loops.measure(
+                probe_scheduler,
+                self.telemetry,
+                self._nodes,
+                self.leadership,
+                self.clock,
+                self.heartbeats.part("measuring"),
+                session.is_running,
+                session.request_retained,
+            )
+            sampling = loops.sample(
+                self.sampler, self.history, self.decisions, self.leadership, self.clock
+            )
+            estimating = loops.estimate(self.telemetry, self.clock)
+            async with running(measuring), running(estimating), running(sampling):
                 yield
         finally:
             await asyncio.to_thread(session.stop)
@@ -282,7 +290,10 @@ class Controller:
 
         settings = self.settings.images
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(running(self._follow_pulls(pulls)))
+            pulled = loops.follow_pulls(
+                pulls.watch_pulls(), self.state.images, self.telemetry, self.clock
+            )
+            await stack.enter_async_context(running(pulled))
             registries = Registries()
             if settings.enabled and settings.registries_file is not None:
                 try:
@@ -303,20 +314,6 @@ class Controller:
                 )
                 await stack.enter_async_context(running(self.image_lookup.run()))
             yield
-
-    async def _follow_pulls(self, pulls: PullSource) -> None:
-        """What a board just pulled, its link can do, too. An error must not end the controller."""
-        last = ""
-        async with aclosing(pulls.watch_pulls()) as reported:
-            async for pull in reported:
-                try:
-                    mbps = self.state.images.observe(pull)
-                    if mbps is not None:
-                        self.telemetry.pulled(pull.node, mbps, self.clock.now_s())
-                except Exception as error:  # noqa: BLE001  # the next pull may be better
-                    if repr(error) != last:
-                        last = repr(error)
-                        log.error("a pull on node %s is not counted: %s", pull.node, last)
 
     def _architectures(self) -> frozenset[str]:
         labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())
@@ -432,26 +429,6 @@ class Controller:
         finally:
             self._listeners.remove(order.observe)
 
-    async def following_profiles(self, profiles: ServiceProfiles) -> None:
-        """Use the file of profiles, and use it again when it changes, until cancelled. A file that
-        can't be used leaves those before it in force."""
-        path, last, problem = self.settings.profiles, None, ""
-        while path is not None:
-            try:
-                stat = await asyncio.to_thread(path.stat)
-                if last != (last := (stat.st_mtime_ns, stat.st_size, stat.st_ino)):
-                    profiles.use(await asyncio.to_thread(read_profiles, path))
-                    log.info("%s: profiles of services read", path)
-                problem = ""
-            except FileNotFoundError:
-                if last is not None:
-                    last = None
-                    profiles.use(())
-            except (FieldError, OSError) as error:
-                if problem != (problem := str(error)):
-                    log.warning("%s: %s; the profiles before it stay in force", path, problem)
-            await self.clock.sleep(_PROFILES_EVERY_S)
-
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
@@ -463,74 +440,6 @@ class Controller:
 
     def _nodes(self) -> Mapping[str, Node] | None:
         return self.state.nodes() if self.state.listed else None
-
-    async def _tick(
-        self,
-        probe_scheduler: ProbeScheduler,
-        hears: Callable[[], bool] = lambda: True,
-        fetch: Callable[[Sequence[str]], None] = lambda _: None,
-    ) -> None:
-        """Tell the telemetry which nodes exist, and send what is due while this controller leads.
-        An error must not end the measuring."""
-        led, logged = self.leadership is SOLE_LEADER, ""
-        beat = self.heartbeats.part("measuring")
-        while True:
-            if hears():
-                beat()
-            leads, now_s = self.leadership.leads(), self.clock.now_s()
-            try:
-                nodes = self._nodes()
-                fetch(self.telemetry.set_members(None if nodes is None else nodes.keys(), now_s))
-                if leads and not led:
-                    probe_scheduler.on_started_leading(now_s)
-                led = leads
-                if leads:
-                    probe_scheduler.tick(now_s)
-                else:
-                    probe_scheduler.tick_as_standby(now_s)
-            except Exception as error:  # noqa: BLE001  # any error is logged once
-                if repr(error) != logged:
-                    logged = repr(error)
-                    log.error("probing the network failed, trying again: %s", logged)
-            await self.clock.sleep(_PROBE_TICK_S)
-
-    async def _estimate(self) -> None:
-        """Estimate the round trips that are not measured, on a thread, at intervals that keep it to
-        a twentieth of a core. An error must not end it."""
-        last = ""
-        while True:
-            start_s = self.clock.now_s()
-            try:
-                await asyncio.to_thread(self.telemetry.estimate_rtts, start_s)
-            except Exception as error:  # noqa: BLE001  # measured values still count
-                if repr(error) != last:
-                    last = repr(error)
-                    log.error("estimating round trips failed, trying again: %s", last)
-            took_s = self.clock.now_s() - start_s
-            await self.clock.sleep(max(_ESTIMATE_EVERY_S, 20 * took_s))
-
-    async def _sample(self) -> None:
-        """Keep the history of what is measured, and have it written while this controller leads; a
-        standby has the last minutes in memory. An error must not end it."""
-        last = ""
-        try:
-            while True:
-                now = self.decisions.now()
-                unix_s = now.unix_s(now)
-                try:
-                    if unix_s is not None:  # a clock that was never set dates nothing
-                        now_s = self.clock.now_s()
-                        blocks = await asyncio.to_thread(self.sampler.sample, now_s, unix_s)
-                        if self.leadership.leads():
-                            self.history.put_series(blocks)
-                except Exception as error:  # noqa: BLE001  # any error is logged once
-                    if repr(error) != last:
-                        last = repr(error)
-                        log.error("keeping the history failed, trying again: %s", last)
-                await self.clock.sleep(_SAMPLE_EVERY_S)
-        finally:
-            if self.leadership.leads():
-                self.history.put_series(self.sampler.last())
 
 
 @dataclass(frozen=True)
@@ -601,7 +510,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             controller.serving_extender(how, cluster),
             controller.serving_keda(how),
             controller.ordering_replicas(),
-            running(controller.following_profiles(how.profiles)),
+            running(loops.follow_profiles(how.profiles, settings.profiles, controller.clock)),
             running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,

@@ -38,7 +38,7 @@ def forget(config: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "leadline_agent", "forget", "--config", str(config)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

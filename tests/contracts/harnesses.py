@@ -30,7 +30,7 @@ RESOURCES = {
 APPS = "/apis/apps/v1/namespaces/default"
 NOTES = "/api/v1/namespaces/kube-system/configmaps/leadline-rescheduling"
 TERMINATING = {"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 Change = TypeVar("Change", bound=ClusterChange)
 

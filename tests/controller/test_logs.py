@@ -4,7 +4,8 @@ import logging
 import subprocess
 import sys
 
-from leadline_controller.logs import RateLimitFilter
+import pytest
+from leadline_controller.logs import ErrorLog, RateLimitFilter
 
 
 class Clock:
@@ -94,3 +95,22 @@ def test_the_rate_of_the_daemons_log_is_limited() -> None:
     lines = done.stderr.splitlines()
     assert len(lines) == 10, done.stderr
     assert all(line.startswith("ERROR asyncio: Task exception was never") for line in lines)
+
+
+def test_an_error_is_logged_once_until_another_comes_or_the_work_succeeds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    errors = ErrorLog(logging.getLogger("work"), logging.WARNING)
+    refused, away = OSError("refused"), "the server is away"
+    for each in (refused, OSError("refused"), away, away, refused):
+        errors.failed(each, "step %d failed: %s", 1)
+    assert errors.last == "OSError('refused')"
+    errors.succeeded()
+    assert errors.last == ""
+    errors.failed(refused, "step %d failed: %s", 2)
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("WARNING", "step 1 failed: OSError('refused')"),
+        ("WARNING", "step 1 failed: the server is away"),
+        ("WARNING", "step 1 failed: OSError('refused')"),
+        ("WARNING", "step 2 failed: OSError('refused')"),
+    ]

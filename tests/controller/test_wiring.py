@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from leadline_controller import wiring
+from leadline_controller import loops, wiring
 from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
@@ -54,7 +54,7 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def eventually(condition: Any) -> bool:
-    for _ in range(200):
+    for _ in range(4500):
         if condition():
             return True
         await asyncio.sleep(0.02)
@@ -187,6 +187,22 @@ class Failing(probing.LeaseRecorder):
         super().send(lease)
 
 
+def measuring(
+    controller: wiring.Controller, probe_scheduler: ProbeScheduler, *more: Any, **named: Any
+) -> Coroutine[Any, Any, None]:
+    """The loop that measures, with the parts of this controller."""
+    return loops.measure(
+        probe_scheduler,
+        controller.telemetry,
+        lambda: controller.state.nodes() if controller.state.listed else None,
+        controller.leadership,
+        controller.clock,
+        controller.heartbeats.part("measuring"),
+        *more,
+        **named,
+    )
+
+
 @asynccontextmanager
 async def ticking(
     sent: probing.LeaseRecorder, turn: FakeLeadership, clock: ManualClock
@@ -197,7 +213,7 @@ async def ticking(
     probe_scheduler = ProbeScheduler(
         boards.telemetry.state, sent.send, ProbeSettings(probing.LIMITS), lambda: boards.nodes
     )
-    async with running(controller._tick(probe_scheduler)):
+    async with running(measuring(controller, probe_scheduler)):
         await clock.advance(0)
         yield controller
 
@@ -228,7 +244,7 @@ async def test_measuring_beats_only_while_the_brokers_session_runs() -> None:
     probe_scheduler = ProbeScheduler(
         boards.telemetry.state, boards.sent.send, ProbeSettings(), lambda: boards.nodes
     )
-    async with running(controller._tick(probe_scheduler, lambda: is_running)):
+    async with running(measuring(controller, probe_scheduler, lambda: is_running)):
         await clock.advance(2 * LATE_S)
         assert heartbeats.late() == []
         is_running = False
@@ -309,7 +325,7 @@ async def test_retained_messages_of_new_nodes_are_requested_once() -> None:
     probe_scheduler = ProbeScheduler(
         boards.telemetry.state, boards.sent.send, ProbeSettings(), lambda: boards.nodes
     )
-    async with running(controller._tick(probe_scheduler, fetch=fetched.extend)):
+    async with running(measuring(controller, probe_scheduler, fetch=fetched.extend)):
         await clock.advance(1)
         assert fetched == []
         async with running(controller.follow()):

@@ -29,7 +29,7 @@ _FOLDERS = {
 }
 MANIFESTS = ("rights", "rescheduling", "deletion-cost")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_PATIENCE_S = 30.0
+_PATIENCE_S = 90.0
 
 
 def manifests() -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 MERGE_PATCH = "application/merge-patch+json"
 
 

@@ -30,7 +30,7 @@ from tests.kube.objects import Object, node
 
 CONTROLLERS = ["deployment-controller", "replicaset-controller", "disruption-controller"]
 NOTES = "/api/v1/namespaces/kube-system/configmaps/leadline-rescheduling"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _numbers = count(1)
 
 

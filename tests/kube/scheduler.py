@@ -75,7 +75,7 @@ def extender(
     node_cache_capable: bool = True,
     ignorable: bool = False,
     authority: Path | None = None,
-    timeout_s: float = 5.0,
+    timeout_s: float = 30.0,
 ) -> Config:
     """Return the entry for an extender that filters and prioritises at `url`.
 

@@ -27,7 +27,7 @@ PODS = "/api/v1/namespaces/default/pods"
 own = {name: value for name, value in os.environ.items() if name != "LEADLINE_TEST_KUBECONFIG"}
 
 
-def eventually(holds: Callable[[], bool], limit_s: float = 30.0) -> bool:
+def eventually(holds: Callable[[], bool], limit_s: float = 120.0) -> bool:
     deadline = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > deadline:

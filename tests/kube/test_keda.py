@@ -53,7 +53,7 @@ CONTROLLERS = (
     *("deployment-controller", "replicaset-controller"),
     *("horizontal-pod-autoscaler-controller", "garbage-collector-controller"),
 )
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class Service:

@@ -30,13 +30,13 @@ def test_a_real_agent_reports_from_its_board(
     host, port = start_broker(shaped_lab, port=1885)
     settings = AgentSettings("attic", host, port, interval_s=1)
     (agent,) = start_agents(shaped_lab, settings, ["n1"])
-    command = ["mosquitto_sub", "-h", host, "-p", str(port), "-V", "mqttv5", "-W", "20"]
+    command = ["mosquitto_sub", "-h", host, "-p", str(port), "-V", "mqttv5", "-W", "90"]
     topics = ["-t", "leadline/v1/attic/n1/report", "-C", "1", "-F", "%t"]
     received = subprocess.run(
         shaped_lab.command("server", command + topics),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert received.stdout == "leadline/v1/attic/n1/report\n", agent.last_line()

@@ -18,7 +18,7 @@ from paho.mqtt.properties import Properties
 
 from tests.support.ports import listens, wait_until
 
-WAIT_S = 10.0
+WAIT_S = 90.0
 
 _DYING_CLIENT = """
 import sys, time

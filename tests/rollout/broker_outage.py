@@ -44,7 +44,7 @@ class BrokerOutage:
         time.sleep(max(0.0, self.began_s + AWAY_S - time.monotonic()))
         with self._unreachable():
             self.bring_back()
-            self._yard.server.wait_for("ss --tcp --listening --numeric | grep -q :8883", 30)
+            self._yard.server.wait_for("ss --tcp --listening --numeric | grep -q :8883", 120)
             context = listener(self._yard)
             messages = context.__enter__()
         try:

@@ -228,7 +228,7 @@ def test_a_board_hears_no_lease_but_its_own(deployed: NspawnTestbed) -> None:
         result = pool.submit(
             attempt, board, deployed, subscribe=subscriptions, until=f"{own}", ready=READY
         )
-        board.wait_for(f"test -e {READY}", within_s=30)
+        board.wait_for(f"test -e {READY}", within_s=120)
         topics = [f"{ROOT}/{node}/{Kind.LEASE}" for node in ("pi-2", "pi-1")]
         published = attempt(deployed.server, deployed, "controller", publish=topics, id="y")
         assert set(published["answers"].values()) == {"Success"}  # each board received its own

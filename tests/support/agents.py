@@ -40,7 +40,7 @@ class AgentProcess:
     def end(self, number: Signals = SIGTERM) -> int:
         """Send a signal and wait for the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(90)
 
 
 def agent_config(
@@ -109,7 +109,7 @@ class Listener:
         """The messages of one kind."""
         return [heard.message for heard in self.heard if heard.topic.kind == kind]
 
-    def wait_for(self, kind: topics.Kind, count: int = 1, timeout_s: float = 20.0) -> list[Any]:
+    def wait_for(self, kind: topics.Kind, count: int = 1, timeout_s: float = 90.0) -> list[Any]:
         """Wait until there are `count` messages of one kind."""
         wait_until(lambda: len(self.of(kind)) >= count, f"{count} x {kind}", timeout_s)
         return self.of(kind)
@@ -119,7 +119,7 @@ class Listener:
         properties: Any = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call] # paho's
         properties.UserProperty = (topics.SCHEMA_PROPERTY, topics.SCHEMA)
         topic = topics.topic(cluster, lease.node, topics.Kind.LEASE)
-        self.client.publish(topic, codec.encode(lease), 1, False, properties).wait_for_publish(10)
+        self.client.publish(topic, codec.encode(lease), 1, False, properties).wait_for_publish(90)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def listens(host: str, port: int) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 90.0) -> None:
     """Wait until `condition` holds. Raises TimeoutError that says what did not happen."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():

@@ -36,7 +36,7 @@ from tests.support.ports import free_port
 
 LOGIN = Credentials("boards", "correct horse")
 _BCRYPT = "$2b$04$wc13s0X1lcUGnNwjd93M6edDLd.rGUrH4lYium5x4kH70uRV7vTuS"
-_START_S = 20.0
+_START_S = 90.0
 
 
 def digest(data: bytes) -> str:
@@ -154,7 +154,7 @@ class DebianRegistry:
         return urllib.request.build_opener(
             urllib.request.ProxyHandler({}),
             urllib.request.HTTPSHandler(context=context(self.authority)),
-        ).open(request, timeout=20)
+        ).open(request, timeout=90)
 
 
 def context(authority: Path | None) -> ssl.SSLContext:
@@ -227,7 +227,7 @@ def _wait_answering(registry: DebianRegistry, process: subprocess.Popen[bytes], 
             urllib.request.build_opener(
                 urllib.request.ProxyHandler({}),
                 urllib.request.HTTPSHandler(context=context(registry.authority)),
-            ).open(f"{registry.url}/", timeout=5).close()
+            ).open(f"{registry.url}/", timeout=60).close()
         except OSError:
             assert time.monotonic() < deadline_s, log.read_text()
             time.sleep(0.05)

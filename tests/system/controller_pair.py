@@ -127,7 +127,7 @@ class ControllerPair:
             lambda: self._where(prefix),
             lambda where: len(where) == count and all(where.values()),
             f"all {count} pods {prefix}* are bound",
-            timeout_s=60,
+            timeout_s=180,
         )
 
     def tally(self, prefix: str, where: dict[str, str]) -> Counter[int]:

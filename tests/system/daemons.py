@@ -17,8 +17,10 @@ from tests.support.mosquitto import mosquitto
 from tests.support.ports import free_port
 
 Observed = TypeVar("Observed")
-STOP_S = 20.0
-TIMEOUT_S = 40.0
+STOP_S = 60.0
+TIMEOUT_S = 120.0
+# `make test-timing` also asserts how soon things happen, which a busy machine may not keep.
+TIMED = os.environ.get("TIMED_TESTS") == "1"
 # Variables that take precedence over a test's files, or point to another process.
 DAEMON_VARIABLES = ("LEADLINE_", "KUBERNETES_", "NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_")
 
@@ -128,7 +130,7 @@ class RestartableBroker:
             self._running.close()
 
 
-def leadline(*arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+def leadline(*arguments: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user does."""
     command: Sequence[str] = [sys.executable, "-m", "leadline_controller.cli", *arguments]
     return subprocess.run(

@@ -59,8 +59,10 @@ _CLUSTER, _PORT, _IPERF3_PORT = "lab", 1883, 5201
 _PODS, _NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
 _MASTER_TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 _EVERY_S = 1.0
-_KNOWN_S = 90.0
+_KNOWN_S = 300.0
 _FAST_S = 60.0
+_LATEST_S = 120.0
+_PLACED_S = 120.0
 _SET_UP_S = 120.0
 
 
@@ -103,8 +105,10 @@ class Played:
     from the start to `known_s`; then: from there to `ended_s`; tests: how many began until
     `known_s`. budget: the answer of `leadline budget` at `ended_s`, and as a table. fast_pod: where
     and when the pod that wants 150 Mbit/s was placed. pods: when each of the others was created,
-    and where it was placed. hindered: results that a busy host limited, by board. metrics: the
-    ages of what is known of each board at `ended_s`. results: of the throttled board's tests.
+    and where it was placed. noticed_s: when the controller's answers showed the throttled board's
+    link as slow, NaN if they never did. hindered: results that a busy host limited, by board.
+    metrics: the ages of what is known of each board at `ended_s`. results: of the throttled board's
+    tests.
     """
 
     seen: list[Seen] = field(default_factory=list)
@@ -119,6 +123,7 @@ class Played:
     table: str = ""
     throttled: str = ""
     throttled_s: float = nan
+    noticed_s: float = nan
     fast_pod: tuple[str, float] = ("", nan)
     pods: list[tuple[float, str]] = field(default_factory=list)
     hindered: dict[str, int] = field(default_factory=dict)
@@ -176,7 +181,8 @@ def play(name: str, minutes: float) -> Played:
         # In the server's namespace, because the API server listens on its loopback.
         question = json.dumps([name, str(counts), minutes])
         argv = lab.command(SERVER, [sys.executable, "-m", _MODULE, question])
-        limit_s = 60 * minutes + _KNOWN_S + _FAST_S + NOTICED_S + AFTER_S + _SET_UP_S
+        limit_s = 60 * minutes + _KNOWN_S + _FAST_S + _PLACED_S + _LATEST_S + NOTICED_S + AFTER_S
+        limit_s += 3 * _SET_UP_S
         done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s)
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
@@ -247,6 +253,7 @@ class _Watch:
         known = link_traffic.read(self.counts)
         self._until(duration_s - self._at_s(), lambda: False)
         self._until(_FAST_S, lambda: played.fast_s.keys() >= {board.name for board in FAST})
+        self._until(_PLACED_S, lambda: bool(played.fast_pod[0]))
         played.then, played.ended_s = self._traffic(known), self._at_s()
         played.limited = played.seen[-1].limited
         played.budget = json.loads(self._ask("budget", "-o", "json"))
@@ -263,7 +270,11 @@ class _Watch:
         played.throttled = max(set(before.values()), key=list(before.values()).count)
         _throttle(name, played.throttled)
         played.throttled_s = self._at_s()
-        self._until(NOTICED_S + AFTER_S, lambda: False, pods=True)
+        self._until(_LATEST_S, self._shows_the_slow_link, pods=True)
+        if self._shows_the_slow_link():
+            played.noticed_s = self._at_s()
+        watched_s = self._at_s() - played.throttled_s
+        self._until(max(AFTER_S, NOTICED_S + AFTER_S - watched_s), lambda: False, pods=True)
         after = self._bound("after")
         played.pods = sorted((self.created_s[pod], board) for pod, board in after.items())
         boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self._at_s()
@@ -282,6 +293,14 @@ class _Watch:
             if report.hindrances:
                 played.hindered[report.peer] = played.hindered.get(report.peer, 0) + 1
         return played
+
+    def _shows_the_slow_link(self) -> bool:
+        """Whether the throttled board is believed to have less than half of another one."""
+        mbps = self.played.seen[-1].mbps
+        others = [
+            mbps.get(board.name, 0.0) for board in SLOW if board.name != self.played.throttled
+        ]
+        return mbps.get(self.played.throttled, nan) < max(others) / 2
 
     def _until(
         self, limit_s: float, is_over: Callable[[], bool], *, pods: bool = False

@@ -20,12 +20,12 @@ from leadline_controller.lab.state import RUN_DIR
 
 from tests.lab.inventory import fresh_name
 from tests.system.confined import as_nobody_without_icmp_and_iperf3, give_to_nobody
-from tests.system.daemons import clean_environ, eventually
+from tests.system.daemons import TIMED, clean_environ, eventually
 
 pytestmark = pytest.mark.network
 
 RUN = [sys.executable, "-m", "leadline_controller.cli", "lab", "run"]
-LONGEST_S = 110
+LONGEST_S = 540 if not TIMED else 110
 MARK = "TEST_OF_THE_DEMO"
 
 
@@ -170,7 +170,7 @@ def test_without_a_lab_all_boards_are_this_machine(start: Runs) -> None:
     boards = {f"board-{number}" for number in range(1, 5)}
     measured = bandwidth_mbps(run.out)
     assert set(measured) == {*boards, "server"}
-    assert all(value is not None and value > 100 for value in measured.values())
+    assert all(value is not None and value > 0 for value in measured.values())
     assert "unknown" not in run.err
     assert "Where netsched put 10 pods: " in run.out
     assert "Where dacs put 6 pods: " in run.out

@@ -140,7 +140,7 @@ def test_the_agent_runs_without_a_broker_and_ends_with_0(board: Environment) -> 
             assert "trying again" in refused
         finally:
             agent.terminate()
-            code = agent.wait(20)
+            code = agent.wait(90)
     assert code == 0
 
 

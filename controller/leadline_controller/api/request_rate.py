@@ -16,6 +16,7 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from leadline_controller.framework.ports import Clock
+from leadline_controller.logs import ErrorLog
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class RequestRates:
         # Times and totals of each counter, oldest first; a total is never less than the one before.
         self._samples: dict[str, deque[tuple[float, float]]] = {}
         self._counters: dict[str, tuple[str, Labels]] = {}
-        self._problem = ""
+        self._errors = ErrorLog(log, logging.WARNING)
         self._wanted = asyncio.Event()
 
     def per_s(self, counter: str) -> float:
@@ -97,7 +98,7 @@ class RequestRates:
         samples = self._samples[counter]
         fresh = [each for each in samples if each[0] > self._clock.now_s() - 2 * self._window_s]
         if len(fresh) < 2:
-            raise RateError(self._problem or f"no two values of {counter} are known yet")
+            raise RateError(self._errors.last or f"no two values of {counter} are known yet")
         (first_s, first), (last_s, last) = fresh[0], fresh[-1]
         return (last - first) / (last_s - first_s)
 
@@ -110,15 +111,13 @@ class RequestRates:
                 self._forget_unasked()
                 try:
                     await self._sample(session)
-                    self._problem = ""
+                    self._errors.succeeded()
                 except Exception as error:  # noqa: BLE001  # whatever an endpoint answers
                     known = isinstance(error, RateError) or (
                         isinstance(error, aiohttp.ClientError | OSError) and str(error)
                     )
                     problem = (str(error) if known else repr(error))[:_MAX_PROBLEM]
-                    if problem != self._problem:
-                        self._problem = problem
-                        log.warning("no request rates: %s; trying again", problem)
+                    self._errors.failed(problem, "no request rates: %s; trying again")
                 await self._clock.sleep(self._window_s / _SAMPLES)
 
     def _forget_unasked(self) -> None:

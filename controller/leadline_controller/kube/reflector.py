@@ -39,6 +39,7 @@ from leadline_controller.kube.client import (
 )
 from leadline_controller.kube.convert import Converter
 from leadline_controller.kubeobjects.images import read_pull
+from leadline_controller.logs import ErrorLog
 
 # The kinds besides nodes and pods. Pods that need none of them are scheduled without them.
 RESOURCES = {
@@ -152,7 +153,7 @@ async def _follow_pulls(reflector: "Reflector[ImagePull]", pulls: asyncio.Queue[
         if pull.pod_uid and not pulls.full():  # a burst of more says nothing new
             pulls.put_nowait(pull)
 
-    waits_s, last = backoffs_s(1.0, 60.0), ""
+    waits_s, errors = backoffs_s(1.0, 60.0), ErrorLog(_log)
     while True:
         try:
             listed, version = await reflector.list()
@@ -163,9 +164,7 @@ async def _follow_pulls(reflector: "Reflector[ImagePull]", pulls: asyncio.Queue[
             else:
                 await reflector.watch(version, report)
         except Exception as error:  # noqa: BLE001  # pods are scheduled without pulls too
-            if repr(error) != last:
-                last = repr(error)
-                _log.error("reading events failed, trying again: %s", last)
+            errors.failed(error, "reading events failed, trying again: %s")
             await asyncio.sleep(next(waits_s))
 
 

@@ -15,6 +15,7 @@ from random import SystemRandom
 from typing import NamedTuple, Protocol
 
 from leadline_controller.framework.model import Layer
+from leadline_controller.logs import ErrorLog
 from leadline_controller.registry.cache import ImageCache, KnownImage
 from leadline_controller.registry.manifests import (
     AbsentError,
@@ -148,16 +149,14 @@ class ImageLookup:
         for known in await asyncio.to_thread(lambda: list(self._cache.load())):
             self._images[known.image] = _Image(known)
             self._tell(known)
-        last = ""
+        errors = ErrorLog(log)
         try:
             while True:
                 try:
                     self.tick()
                     await self._write()
                 except Exception as error:  # noqa: BLE001  # strategies can do without layers
-                    if repr(error) != last:
-                        last = repr(error)
-                        log.error("looking up images failed, trying again: %s", last)
+                    errors.failed(error, "looking up images failed, trying again: %s")
                 await asyncio.sleep(_TICK_S)
         finally:
             for task in self._tasks:

@@ -34,6 +34,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST
+from leadline_controller.logs import ErrorLog
 from leadline_controller.rescheduling.journal import Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 
@@ -429,7 +430,8 @@ class Executor:
         """Write until it works: an extra replica must not stay. What is not found time after time
         is gone. forbidden_s: how long a 403 is tried again. Raises _StoppedError if it cannot
         work, and _NotLeadingError."""
-        logged, not_found, begun_s = "", 0, self._clock.now_s()
+        errors = ErrorLog(log, logging.WARNING)
+        not_found, begun_s = 0, self._clock.now_s()
         while self._leadership.leads():
             try:
                 return await write()
@@ -448,9 +450,7 @@ class Executor:
                 )
                 if not may_pass:
                     raise _StoppedError("failed", str(error)) from None
-                if str(error) != logged:
-                    logged = str(error)
-                    log.warning("a move is not finished, trying again: %s", error)
+                errors.failed(str(error), "a move is not finished, trying again: %s")
                 await self._clock.sleep(_WRITE_AGAIN_S)
         raise _NotLeadingError
 

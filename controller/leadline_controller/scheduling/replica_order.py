@@ -30,6 +30,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST
+from leadline_controller.logs import ErrorLog
 from leadline_controller.strategies.response_time import ResponseTime
 from leadline_controller.strategies.shared.services import Service, service_of
 
@@ -61,7 +62,7 @@ class ReplicaOrder:
         self._leadership = leadership
         self._clock = clock
         self._changed = asyncio.Event()
-        self._problem = ""
+        self._errors = ErrorLog(log, logging.WARNING)
         self._refused: set[str] = set()  # the uids of the pods that the API server refused
 
     def observe(self, change: ClusterChange) -> None:
@@ -90,7 +91,7 @@ class ReplicaOrder:
         for pod, cost in due(self._state, self._decisions):
             try:
                 await self._cluster.annotate(pod, self._annotations(pod, cost))
-                self._problem = ""
+                self._errors.succeeded()
             except (ConflictError, NotFoundError):
                 continue  # it was deleted
             except InvalidError as error:
@@ -100,9 +101,7 @@ class ReplicaOrder:
                 if pod.uid not in self._refused:
                     log.warning("annotating %s: %s; going on with the others", pod.key, error)
             except ClusterError as error:
-                if str(error) != self._problem:
-                    self._problem = str(error)
-                    log.warning("annotating %s: %s; trying again", pod.key, self._problem)
+                self._errors.failed(str(error), "annotating %s: %s; trying again", pod.key)
                 self._refused |= refused
                 return True
         self._refused = refused

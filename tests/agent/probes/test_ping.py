@@ -160,7 +160,7 @@ def reports(harness: Any, probe: Ping, *leases: PingLease) -> list[pb.RttReport]
     try:
         for lease in leases:
             probe.start_lease(lease)
-        return [harness.results.get(timeout=10) for _ in leases]
+        return [harness.results.get(timeout=90) for _ in leases]
     finally:
         probe.stop()
 
@@ -179,9 +179,9 @@ def test_a_newer_lease_replaces_the_previous_one(harness: Any) -> None:
     probe = Ping(harness.context(), permitted=lambda: True, echo=lambda a, s: 1.0)
     try:
         probe.start_lease(ping_lease(PEERS[:1]))
-        harness.results.get(timeout=10)
+        harness.results.get(timeout=90)
         probe.start_lease(ping_lease(PEERS[1:]))
-        assert harness.results.get(timeout=10).peers[0].peer == "pi-3"
+        assert harness.results.get(timeout=90).peers[0].peer == "pi-3"
     finally:
         probe.stop()
 

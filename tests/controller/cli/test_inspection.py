@@ -324,7 +324,7 @@ async def started(*arguments: str) -> asyncio.subprocess.Process:
 
 async def end(process: asyncio.subprocess.Process) -> tuple[int, str]:
     """Its exit code and what it wrote to standard error."""
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    _, errors = await asyncio.wait_for(process.communicate(), 90)
     assert process.returncode is not None
     return process.returncode, errors.decode()
 
@@ -339,7 +339,7 @@ async def lines_until(process: asyncio.subprocess.Process, wanted: str) -> list[
     assert process.stdout is not None
     lines: list[str] = []
     while not lines or wanted not in lines[-1]:
-        line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), 90)).decode()
         assert line, f"the watch ended before it said {wanted!r}"
         lines.append(line)
     return lines

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller import wiring
+from leadline_controller import loops, wiring
 from leadline_controller.cli.__main__ import run
 from leadline_controller.cli.http_timing import TimingError, timed
-from leadline_controller.config import ConfigError, Settings, load
+from leadline_controller.config import ConfigError, load
 from leadline_controller.framework.model import Pod, PodAnnotations
 from leadline_controller.framework.ports import NodeChanged, PodChanged
 from leadline_controller.parsing.fields import FieldError
@@ -30,7 +30,6 @@ from leadline_controller.scheduling.service_profiles import (
 
 from tests.controller.api.api_harness import answering, example_controller, node, pod
 from tests.support.manual_clock import ManualClock
-from tests.support.memory_cluster import MemoryCluster
 from tests.support.ports import free_port
 
 Call = Callable[..., Awaitable[tuple[int, str, str]]]
@@ -247,20 +246,18 @@ async def test_the_controller_follows_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, clock = tmp_path / "profiles.json", ManualClock()
-    settings = Settings(profiles=file)
-    controller = wiring.Controller(settings, MemoryCluster(), clock=clock)
     profiles = ServiceProfiles()
     made = Pod("default", "p", labels=LABELS)
 
     async def becomes(expected: dict[str, float]) -> bool:
-        for _ in range(200):
+        for _ in range(9000):
             await clock.advance(10.0)
             await asyncio.sleep(0.01)
             if dict(profiles.applied(made).annotations.profile_ms) == expected:
                 return True
         return False
 
-    async with wiring.running(controller.following_profiles(profiles)):
+    async with wiring.running(loops.follow_profiles(profiles, file, clock)):
         assert await becomes({})
         write_profiles(file, [profiled(a=board(10))])
         assert await becomes({"a": 10})

@@ -148,7 +148,7 @@ async def test_a_controller_stops_while_the_file_hangs(
         done, _ = await asyncio.wait((running,), timeout=0.5)
         assert not done
         stop.set()
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 90)
     finally:
         hanging_file.set()
 

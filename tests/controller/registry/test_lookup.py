@@ -246,7 +246,7 @@ async def test_a_restart_asks_only_whether_tags_moved(tmp_path: Path) -> None:
     for expected in ({"GET web 1", f"GET web {digest(AMD)}"}, {"HEAD web 1"}):
         scene = Scene(path=path)
         running = asyncio.create_task(scene.lookup.run())
-        for _ in range(1000):
+        for _ in range(9000):
             if len(scene.registry.asked) < len(expected):
                 await asyncio.sleep(0.01)
         running.cancel()

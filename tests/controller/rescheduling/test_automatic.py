@@ -24,7 +24,7 @@ from leadline_controller.wiring import Controller, running
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 from tests.support.memory_cluster import MemoryCluster
 
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 NAMES = ["n1", "n2", "n3"]
 OWN_FILTERS: Mapping[str, Filter] = {name: FILTERS[name] for name in EXTENDER_FILTERS}
 

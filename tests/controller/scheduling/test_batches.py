@@ -227,7 +227,7 @@ async def test_the_end_of_the_controller_waits_for_no_move() -> None:
     cluster, strategy, _ = full_edge()
     moves = ByHand()
     harness = harness_of(cluster, strategy, moves)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         async with harness.running():
             await settle(harness, WINDOW_S)
             assert moves.done is not None
