@@ -316,12 +316,12 @@ def test_what_paused_or_changed_its_rate_is_not_steady(parts: list[tuple[float, 
 
 
 def test_packets_that_come_in_batches_are_steady() -> None:
-    arrivals = Arrivals(0.0, 1_000_000)
-    for number in range(20):  # as a network card or a shaper passes them on: 100 Mbit/s
+    arrivals = Arrivals(0.0, 1_200_000)
+    for number in range(16):  # as a network card or a shaper passes them on: 100 Mbit/s
         arrivals.add(0.004 * number, 50_000)
     assert arrivals.report().bandwidth_mbps == pytest.approx(100.0)
-    assert not arrivals.report().steady  # 38 ms
-    for number in range(20, 24):
+    assert not arrivals.report().steady  # it is not long enough
+    for number in range(16, 24):
         arrivals.add(0.004 * number, 50_000)
     assert arrivals.report().steady
 
