@@ -49,7 +49,7 @@ IMAGES: Mapping[str, tuple[str, float]] = {
     "q3": ("q", 5.0),
     "r1": ("", 26.0),
 }
-WARM_UP_MB = (4.0, 12.0)
+WARM_UP_MB = (4.0, 20.0)
 NEAR_S = 0.3
 _PODS, _GAP_S, _SEED = 24, 1.5, 7
 # A board has as many cores as the machine, so this fills the boards with pods one after the other.

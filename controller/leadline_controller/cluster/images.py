@@ -39,8 +39,9 @@ _LEAST_S = 0.001
 _MOST_MBPS = 1e6  # the wire's, 1 Tbit/s
 _SAMPLES = 16
 _KEPT_WEIGHT = 0.8  # of a pull after each later one
-_RELATIVE_ERROR = 0.15
-_OVERHEAD_S, _OVERHEAD_ERROR_S = 0.3, 0.3
+# A pull's time varies by both; that of a small one hardly with the link.
+_RELATIVE_ERROR, _ERROR_S = 0.05, 0.1
+_OVERHEAD_S, _OVERHEAD_ERROR_S = 0.2, 0.2
 _DELAYS = 9
 _MOST_DELAY_S = 60.0  # a pod that takes longer waits for a volume, or an operator
 # Two pulls in sequence that differ this much from what was expected show a change.
@@ -62,10 +63,11 @@ class PullSpeed(NamedTuple):
 
 def pull_speed(samples: Sequence[tuple[float, float]]) -> PullSpeed:
     """The speed of one or more pulls of (MB, seconds), the oldest first: the line of weighted least
-    squares. Errors are relative, later pulls count more, and before any the overhead is expected to
-    be 0.3 +- 0.3 s, so that one pull already has both."""
+    squares. Errors are 5 % and 0.1 s, later pulls count more, and before any the overhead is
+    expected to be 0.2 +- 0.2 s, so that one pull already has both."""
     size_mb, seconds = np.array(samples).T
-    weights = _KEPT_WEIGHT ** np.arange(len(samples))[::-1] / (_RELATIVE_ERROR * seconds) ** 2
+    variances = (_RELATIVE_ERROR * seconds) ** 2 + _ERROR_S**2
+    weights = _KEPT_WEIGHT ** np.arange(len(samples))[::-1] / variances
     prior = 1 / _OVERHEAD_ERROR_S**2
     by_size = weights @ (size_mb * size_mb)
     mixed = weights @ size_mb
@@ -378,17 +380,21 @@ class ImageState:
         now_s = self._now_s()
         self._refresh(now_s)
         if self._base is None or self._of is not nodes:
+            base = ImageTable(by_architecture=self._known, held=self._held)
             speeds = [self._speed(name) for name in nodes.names]
-            self._of, self._base = (
-                nodes,
-                ImageTable(
-                    by_architecture=self._known,
-                    held=self._held,
+            if any(speeds):
+                base = replace(
+                    base,
                     pull_mbps=np.array([np.nan if s is None else s.mbps for s in speeds]),
                     overhead_s=np.array([np.nan if s is None else s.overhead_s for s in speeds]),
-                    delay_s=np.array([self._delay_s(name) for name in nodes.names]),
-                ),
-            )
+                    delay_s=np.array(
+                        [
+                            self._nodes[name].delay_s if s else 0.0
+                            for s, name in zip(speeds, nodes.names, strict=True)
+                        ]
+                    ),
+                )
+            self._of, self._base = nodes, base
         if not self._awaiting:
             return self._base
         table = self._base.with_running(
@@ -399,7 +405,7 @@ class ImageState:
                 if node in nodes.index
             ),
         )
-        queue_mb, queue_s = dict(table.queue_mb), {}
+        queue_mb, queue_s = dict(table.queue_mb), dict[int, float]()
         for at in queue_mb:
             if (left := self._left(nodes.names[at], now_s)) is not None:
                 done_mb, queue_s[at] = left
@@ -459,10 +465,6 @@ class ImageState:
     def _speed(self, node: str) -> PullSpeed | None:
         known = self._nodes.get(node)
         return None if known is None else known.speed
-
-    def _delay_s(self, node: str) -> float:
-        known = self._nodes.get(node)
-        return 0.0 if known is None else known.delay_s
 
     def _left(self, node: str, now_s: float) -> tuple[float, float] | None:
         """What the pull that is under way has downloaded, about, MB, and in how many seconds the

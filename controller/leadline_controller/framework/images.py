@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from math import fsum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ _MAX_NAME_LENGTH = 512
 _MAX_NAMES = 16
 _MAX_MASKS = 4096
 ARCH_LABEL = "kubernetes.io/arch"
+_EMPTY = np.zeros(0)
+_EMPTY.flags.writeable = False
+_NO_QUEUE: Mapping[int, float] = MappingProxyType({})
 
 
 class Variant(NamedTuple):
@@ -67,10 +71,11 @@ class ImageTable:
     queue_mb: Mapping[int, float] = field(default_factory=dict)
     by_architecture: Mapping[str, Mapping[str, tuple[Layer, ...]]] = field(default_factory=dict)
     held: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    pull_mbps: Floats = field(default_factory=lambda: np.zeros(0))
-    overhead_s: Floats = field(default_factory=lambda: np.zeros(0))
-    delay_s: Floats = field(default_factory=lambda: np.zeros(0))
-    queue_s: Mapping[int, float] = field(default_factory=dict)
+    # Every recorded decision holds a table, so what is empty is shared.
+    pull_mbps: Floats = field(default_factory=lambda: _EMPTY)
+    overhead_s: Floats = field(default_factory=lambda: _EMPTY)
+    delay_s: Floats = field(default_factory=lambda: _EMPTY)
+    queue_s: Mapping[int, float] = field(default_factory=lambda: _NO_QUEUE)
     _masks: dict[str, tuple[NodeTable, frozenset[str], Bools]] = field(default_factory=dict)
 
     @classmethod
