@@ -154,3 +154,23 @@ async def test_what_was_assumed_survives_a_restart(tmp_path: Path) -> None:
         await until(lambda: rescheduler.last[0])
         (outcome,) = rescheduler.last[1]
     assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
+
+
+async def test_what_the_decision_knew_counts_and_not_what_is_first_looked_at() -> None:
+    here = Scene(("n1",))
+    here.cluster.put_pod(replace(here.cluster.pod("default/web"), uid="new", node_name=None))
+    here.measure(80.0)
+    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
+    async with running(here.controller.scheduler(how).run()):
+        await until(lambda: here.cluster.pod("default/web").node_name is not None)
+        here.measure(9.0)
+        here.measure(9.0)
+        for name in ("n2", "n3"):
+            here.cluster.put_node(Node(name, {CPU: 4000, PODS: 9}))
+        here.cluster.put_pod(replace(here.cluster.pod("default/web"), ready=True))
+        async with here.controller.rescheduling(how):
+            rescheduler = here.controller.rescheduler
+            assert rescheduler is not None
+            await until(lambda: rescheduler.last[0])
+            (outcome,) = rescheduler.last[1]
+    assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
