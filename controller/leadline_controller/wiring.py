@@ -184,6 +184,7 @@ class Controller:
             self.clock,
             self.leadership,
             lambda events: self._requeue(events),
+            self.history.about,
         )
         work = [rescheduler.run()]
         if isinstance(how.strategy, BatchStrategy):

@@ -144,8 +144,11 @@ class Town:
         for path in (NOTES, *self._made):
             with suppress(ApiError):
                 self.api.delete(path)
-        with suppress(ApiError):
-            self.api.delete(f"{self.pods_path}?labelSelector=app")
+        # Nobody collects what the Deployments leave, and the next test's controllers would go on.
+        replica_sets = self._deployments.replace("deployments", "replicasets")
+        for path in (replica_sets, self.pods_path):
+            with suppress(ApiError):
+                self.api.delete(f"{path}?labelSelector=app")
 
 
 @dataclass

@@ -48,6 +48,23 @@ async def test_a_pod_moves_to_the_node_that_is_better(place: Town, plane: Contro
         await until(lambda: place.where() == ["n2"])
 
 
+async def test_a_pod_of_another_scheduler_stays_and_the_plan_says_why(
+    place: Town, plane: ControlPlane
+) -> None:
+    async with moving(plane.kubeconfig) as here:
+        place.deployment(schedulerName="default-scheduler", nodeName=place.node(1))
+        await until(lambda: place.where() == ["n1"])
+
+        here.likes[place.node(2)] = 10.0
+        stays = (await here.rescheduler.plan()).stays
+        (stay,) = [each for each in stays if each.pod.startswith(f"default/{place.name}")]
+        assert (stay.node, stay.why) == (
+            place.node(1),
+            "it was not placed by Leadline's scheduler: 'default-scheduler' would place its "
+            "replacement",
+        )
+
+
 async def test_the_replacement_of_a_deployments_pod_is_ready_before_it_goes(
     place: Town, plane: ControlPlane
 ) -> None:

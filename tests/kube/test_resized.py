@@ -26,6 +26,7 @@ from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.moving import CONTROLLERS, Town, town, until
+from tests.kube.objects import pod
 from tests.kube.played_kubelets import played_kubelets
 from tests.kube.volume_bench import EVENTS
 
@@ -111,6 +112,30 @@ async def test_it_moves_to_the_node_with_the_room_and_is_resized_there(
         await asyncio.to_thread(resize, api, place, "3")
         await until(lambda: place.where() == ["n2"] and len(place.pods()) == 1)
         await until(lambda: cores_of(one_pod(place)) == "3")
+
+
+async def test_it_goes_where_the_most_is_left_of_the_nodes_that_it_may_be_on(
+    api: Api, controllers: None, account: Path
+) -> None:
+    with town(api, 4) as place:
+        first, second, third, empty = place.nodes
+        for on, cores in ((first, "2"), (second, "1.5"), (third, "3")):
+            taken = pod(f"{place.name}-on-{on}", cpu=cores, labels={"app": "taken"}, nodeName=on)
+            api.create(place.pods_path, taken)
+        not_there = {"key": "metadata.name", "operator": "NotIn", "values": [empty]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [not_there]}]}
+        wish = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        for other in (second, third):
+            api.patch(f"/api/v1/nodes/{other}", CORDONED)
+        async with controlling(account, "automatic"):
+            await asyncio.to_thread(place.deployment, affinity=wish)
+            await until(lambda: place.where() == ["n1"])
+            for other in (second, third):
+                await asyncio.to_thread(api.patch, f"/api/v1/nodes/{other}", UNCORDONED)
+            # 2 cores are left on the first, 2.5 on the second, 1 on the third.
+            await asyncio.to_thread(resize, api, place, "3.5")
+            await until(lambda: place.where() == ["n2"] and len(place.pods()) == 1)
+            await until(lambda: cores_of(one_pod(place)) == "3500m")
 
 
 async def test_without_automatic_moves_an_event_says_what_it_would_do(

@@ -6,10 +6,13 @@ has 50 images at most, the largest ones (kubernetes#93488). So an image that it 
 still there while a container uses it, for a minute after it was seen, in which the kubelet may not
 have updated the status; and as long as the status is full and the image is smaller than all in it.
 Otherwise the kubelet has deleted it.
+
+Kubelets pull one image after the other by default, in the order in which they asked for them.
 """
 
+import statistics
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import fsum
@@ -36,8 +39,11 @@ _LEAST_S = 0.001
 _MOST_MBPS = 1e6  # the wire's, 1 Tbit/s
 _SAMPLES = 16
 _KEPT_WEIGHT = 0.8  # of a pull after each later one
-_RELATIVE_ERROR = 0.15
-_OVERHEAD_S, _OVERHEAD_ERROR_S = 0.3, 0.3
+# A pull's time varies by both; that of a small one hardly with the link.
+_RELATIVE_ERROR, _ERROR_S = 0.05, 0.1
+_OVERHEAD_S, _OVERHEAD_ERROR_S = 0.2, 0.2
+_DELAYS = 9
+_MOST_DELAY_S = 60.0  # a pod that takes longer waits for a volume, or an operator
 # Two pulls in sequence that differ this much from what was expected show a change.
 _CHANGED = 1.5
 
@@ -57,10 +63,11 @@ class PullSpeed(NamedTuple):
 
 def pull_speed(samples: Sequence[tuple[float, float]]) -> PullSpeed:
     """The speed of one or more pulls of (MB, seconds), the oldest first: the line of weighted least
-    squares. Errors are relative, later pulls count more, and before any the overhead is expected to
-    be 0.3 +- 0.3 s, so that one pull already has both."""
+    squares. Errors are 5 % and 0.1 s, later pulls count more, and before any the overhead is
+    expected to be 0.2 +- 0.2 s, so that one pull already has both."""
     size_mb, seconds = np.array(samples).T
-    weights = _KEPT_WEIGHT ** np.arange(len(samples))[::-1] / (_RELATIVE_ERROR * seconds) ** 2
+    variances = (_RELATIVE_ERROR * seconds) ** 2 + _ERROR_S**2
+    weights = _KEPT_WEIGHT ** np.arange(len(samples))[::-1] / variances
     prior = 1 / _OVERHEAD_ERROR_S**2
     by_size = weights @ (size_mb * size_mb)
     mixed = weights @ size_mb
@@ -107,13 +114,17 @@ class _Start:
 @dataclass(slots=True)
 class _NodeImages:
     """One node. pulled: image -> when it was last seen to be there. starts: image -> its pull.
-    free_at_s: when the last pull ended. exact: of pulls whose layers were known."""
+    free_at_s: when the last pull ended. exact: of pulls whose layers were known. came_s: by uid,
+    when a pod came whose images nobody has asked for. delays_s: how long after that the kubelet
+    asked for the last pods' images."""
 
     node: Node
     pods: dict[str, Pod] = field(default_factory=dict)
     pulled: dict[str, float] = field(default_factory=dict)
     starts: dict[str, _Start] = field(default_factory=dict)
     free_at_s: float = -np.inf
+    came_s: dict[str, float] = field(default_factory=dict)
+    delays_s: deque[float] = field(default_factory=lambda: deque(maxlen=_DELAYS))
     exact: PullTimes = field(default_factory=PullTimes)
     rough: PullTimes = field(default_factory=PullTimes)
     images: frozenset[str] = frozenset()
@@ -127,6 +138,11 @@ class _NodeImages:
     @property
     def speed(self) -> PullSpeed | None:
         return self.exact.speed or self.rough.speed
+
+    @property
+    def delay_s(self) -> float:
+        """How long after a pod came the kubelet asks for its images, s."""
+        return statistics.median(self.delays_s) if self.delays_s else 0.0
 
     def note(self, image: str, at_s: float) -> None:
         """The image was there at this time."""
@@ -226,6 +242,11 @@ class ImageState:
             return
         if pod.awaited_images:
             self._awaiting[pod.uid] = (pod, node)
+            known.came_s.setdefault(pod.uid, self._now_s())
+            if len(known.came_s) > _MAX_STARTS:
+                del known.came_s[next(iter(known.came_s))]
+        else:
+            known.came_s.pop(pod.uid, None)
         before = known.pods.get(pod.uid)
         known.pods[pod.uid] = pod
         if pod.started_images != (() if before is None else before.started_images):
@@ -260,6 +281,10 @@ class ImageState:
         return None
 
     def _began(self, known: _NodeImages, pull: ImagePull) -> None:
+        came_s = known.came_s.pop(pull.pod_uid, None)
+        if came_s is not None and not pull.is_old and not known.pods[pull.pod_uid].init_images:
+            known.delays_s.append(min(self._now_s() - came_s, _MOST_DELAY_S))
+            self._base = None
         before = known.starts.get(pull.image)
         if before is not None and before.pod_uid != pull.pod_uid:
             return  # another pod waits for the same pull
@@ -355,16 +380,21 @@ class ImageState:
         now_s = self._now_s()
         self._refresh(now_s)
         if self._base is None or self._of is not nodes:
+            base = ImageTable(by_architecture=self._known, held=self._held)
             speeds = [self._speed(name) for name in nodes.names]
-            self._of, self._base = (
-                nodes,
-                ImageTable(
-                    by_architecture=self._known,
-                    held=self._held,
+            if any(speeds):
+                base = replace(
+                    base,
                     pull_mbps=np.array([np.nan if s is None else s.mbps for s in speeds]),
                     overhead_s=np.array([np.nan if s is None else s.overhead_s for s in speeds]),
-                ),
-            )
+                    delay_s=np.array(
+                        [
+                            self._nodes[name].delay_s if s else 0.0
+                            for s, name in zip(speeds, nodes.names, strict=True)
+                        ]
+                    ),
+                )
+            self._of, self._base = nodes, base
         if not self._awaiting:
             return self._base
         table = self._base.with_running(
@@ -375,11 +405,12 @@ class ImageState:
                 if node in nodes.index
             ),
         )
-        left_mb = {
-            at: max(queue_mb - self._done_mb(nodes.names[at], now_s), 0.0)
-            for at, queue_mb in table.queue_mb.items()
-        }
-        return replace(table, queue_mb=left_mb)
+        queue_mb, queue_s = dict(table.queue_mb), dict[int, float]()
+        for at in queue_mb:
+            if (left := self._left(nodes.names[at], now_s)) is not None:
+                done_mb, queue_s[at] = left
+                queue_mb[at] = max(queue_mb[at] - done_mb, 0.0)
+        return replace(table, queue_mb=queue_mb, queue_s=queue_s)
 
     def readings(self, nodes: NodeTable) -> Iterator[NodeReading]:
         """What is known of each node's images."""
@@ -435,28 +466,36 @@ class ImageState:
         known = self._nodes.get(node)
         return None if known is None else known.speed
 
-    def _done_mb(self, node: str, now_s: float) -> float:
-        """What the pull that is under way has downloaded, about: kubelets pull one image after the
-        other by default."""
+    def _left(self, node: str, now_s: float) -> tuple[float, float] | None:
+        """What the pull that is under way has downloaded, about, MB, and in how many seconds the
+        node will have all that its pods wait for. None before any pull was seen."""
         known = self._nodes[node]
-        awaited = {
-            full_name(image)
-            for pod, at in self._awaiting.values()
-            if at == node
-            for image in pod.awaited_images
-        }
-        started = {image: start for image, start in known.starts.items() if image in awaited}
         speed = known.speed
-        if not started or speed is None:
-            return 0.0
-        image, first = min(started.items(), key=lambda item: item[1].at_s)
-        layers = self.layers_on(node, image)
-        if layers is None:
-            return 0.0
-        held = known.held if first.held is None else first.held
-        most_mb = fsum(layer.size_mb for layer in layers if layer.digest not in held)
-        running_s = now_s - max(first.at_s, known.free_at_s) - speed.overhead_s
-        return min(max(running_s, 0.0) * speed.mbps / 8, most_mb)
+        if speed is None:
+            return None
+        asked_s: dict[str, float] = {}
+        for uid, (pod, at) in self._awaiting.items():
+            if at == node:
+                came_s = known.came_s.get(uid)
+                asks_s = now_s if came_s is None else max(came_s + known.delay_s, now_s)
+                for image in map(full_name, pod.awaited_images):
+                    asked_s[image] = min(asked_s.get(image, np.inf), asks_s)
+        started = {image: start for image, start in known.starts.items() if image in asked_s}
+        asked_s |= {image: start.at_s for image, start in started.items()}
+        done_mb, ends_s = 0.0, known.free_at_s
+        brought: set[str] = set()
+        for image in sorted(asked_s, key=lambda image: (image not in started, asked_s[image])):
+            layers = self.layers_on(node, image) or ()
+            start = started.get(image)
+            held = known.held if start is None or start.held is None else start.held
+            size_mb = fsum(layer.size_mb for layer in layers if layer.digest not in held | brought)
+            begins_s = max(ends_s, asked_s[image])
+            if not brought and start is not None:
+                running_s = max(now_s - begins_s - speed.overhead_s, 0.0)
+                done_mb = min(running_s * speed.mbps / 8, size_mb)
+            brought |= {layer.digest for layer in layers}
+            ends_s = max(begins_s + (speed.seconds(size_mb) if size_mb else 0.0), now_s)
+        return done_mb, max(ends_s - now_s, 0.0)
 
     # Which layers a node has.
 

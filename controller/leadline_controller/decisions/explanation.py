@@ -9,7 +9,7 @@ because a damaged or hostile file can hold anything, and a few bytes can unpack 
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -40,7 +40,8 @@ class Explanation(NamedTuple):
     oldest such measurement of the node that the strategy could use. scored, rejected: how many
     nodes in all. failing: filter -> how many nodes it refused. reasons: refused node -> "Filter:
     reason" of each filter that refused it. pull: columns of Pull, what the pod's images meant for
-    the nodes; empty if no layers of them were known.
+    the nodes; empty if no layers of them were known. measured: what was measured of the nodes, by
+    the names of Strategy.needs, as `measured` gives it.
     """
 
     nodes: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class Explanation(NamedTuple):
     failing: Mapping[str, int] = MappingProxyType({})
     reasons: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     pull: Mapping[str, Floats] = MappingProxyType({})
+    measured: Mapping[str, Floats] = MappingProxyType({})
 
     def rounded(self) -> "Explanation":
         """With columns as precise as the stored ones, so that it is the same before and after."""
@@ -60,6 +62,7 @@ class Explanation(NamedTuple):
             parts={name: _rounded(column) for name, column in self.parts.items()},
             ages_s={name: _rounded(column) for name, column in self.ages_s.items()},
             pull={name: _rounded(column) for name, column in self.pull.items()},
+            measured={name: _rounded(column) for name, column in self.measured.items()},
         )
 
 
@@ -102,6 +105,7 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
         ages_s=_ages_s(view, decision.needs, at_s, nodes),
         scored=scores.total.size,
         pull=_pull(view, decision.pod, nodes),
+        measured=measured(view, decision.pod, decision.needs, nodes),
     )
 
 
@@ -140,6 +144,23 @@ def _ages_s(
     return ages_s
 
 
+def measured(view: ClusterView, pod: Pod, needs: Iterable[str], nodes: Ints) -> dict[str, Floats]:
+    """What was measured of these nodes (indexes) of what a strategy needs, columns, NaN where
+    unknown. rtt_ms: to the pod's user node; unknown on that node itself."""
+    columns: dict[str, Floats] = {}
+    for need in needs:
+        if need in METRICS:
+            columns[need] = getattr(view.metrics, need)[nodes]
+        elif need == _RTT_COLUMN:
+            user = view.table.index.get(pod.annotations.user_node or "")
+            rtt_ms = np.full(len(view), np.nan)
+            if user is not None:
+                rtt_ms = view.links.rtt_ms_from(user).copy()
+                rtt_ms[user] = np.nan
+            columns[need] = rtt_ms[nodes]
+    return columns
+
+
 def _pull(view: ClusterView, pod: Pod, nodes: Ints) -> dict[str, Floats]:
     pull = view.pull(pod)
     if np.isnan(pull.missing_mb).all():
@@ -167,13 +188,14 @@ def _unpacked(explanation: Explanation) -> bytes:
         "parts": list(explanation.parts),
         "ages": list(explanation.ages_s),
         "pull": list(explanation.pull),
+        "measured": list(explanation.measured),
         "scored": explanation.scored,
         "rejected": explanation.rejected,
         "failing": dict(explanation.failing),
         "reasons": list(by_reasons.items()),
     }
     text = json.dumps(head, separators=(",", ":"))
-    named = (explanation.parts, explanation.ages_s, explanation.pull)
+    named = (explanation.parts, explanation.ages_s, explanation.pull, explanation.measured)
     columns = [explanation.total, *(column for each in named for column in each.values())]
     with np.errstate(over="ignore"):
         return text.encode() + b"\n" + np.array(columns).astype(_KEPT).tobytes()
@@ -189,8 +211,9 @@ def decode(data: bytes) -> Explanation:
         text, _, floats = flat.partition(b"\n")
         head = json.loads(text)
         nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
-        pull = _texts(head.get("pull", []))  # missing in what earlier versions wrote
-        shape = (1 + len(parts) + len(ages) + len(pull), len(nodes))
+        # These two are missing in what earlier versions wrote.
+        pull, known = _texts(head.get("pull", [])), _texts(head.get("measured", []))
+        shape = (1 + len(parts) + len(ages) + len(pull) + len(known), len(nodes))
         columns = _rounded(np.frombuffer(floats, dtype=_KEPT)).reshape(shape)
         reasons: dict[str, tuple[str, ...]] = {}
         for entry in _expected(list, head["reasons"]):
@@ -201,7 +224,8 @@ def decode(data: bytes) -> Explanation:
             total=columns[0],
             parts=dict(zip(parts, columns[1:], strict=False)),
             ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=False)),
-            pull=dict(zip(pull, columns[1 + len(parts) + len(ages) :], strict=True)),
+            pull=dict(zip(pull, columns[1 + len(parts) + len(ages) :], strict=False)),
+            measured=dict(zip(known, columns[len(columns) - len(known) :], strict=True)),
             scored=_count(head["scored"]),
             rejected=_count(head["rejected"]),
             failing={

@@ -77,6 +77,20 @@ class DecisionRecord(NamedTuple):
         except ValueError:
             return Explanation()
 
+    @property
+    def has_explanation(self) -> bool:
+        """Whether the scores, refusals and measurements are in memory."""
+        return bool(self.explanation) or (self.decision is not None and self.decision.has_basis)
+
+    def measured(self, node: str) -> dict[str, float]:
+        """What was measured of this node, of what the strategy needs, NaN where unknown. Empty if
+        that is not known any more."""
+        explained = self.explain()
+        if node not in explained.nodes:
+            return {}
+        at = explained.nodes.index(node)
+        return {name: float(column[at]) for name, column in explained.measured.items()}
+
     def encoded(self, max_nodes: int) -> "DecisionRecord":
         """The record as the database stores it, with an explanation of `max_nodes` nodes."""
         if self.decision is None:

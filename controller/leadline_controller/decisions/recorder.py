@@ -135,7 +135,9 @@ class Recorder:
         return await self._query(lambda store: store.series(board, from_s, to_s))
 
     async def about(self, pod: str) -> list[DecisionRecord]:
-        """The last decisions about the pod with this key, the newest first."""
+        """The last decisions about the pod with this key, the newest first; none before `start`."""
+        if self._thread is None:
+            return []
         return await self._query(lambda store: store.about(pod, _MAX_ABOUT_ONE))
 
     async def since(self, age_s: float | None) -> tuple[list[DecisionRecord], bool]:

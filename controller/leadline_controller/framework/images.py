@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from math import fsum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ _MAX_NAME_LENGTH = 512
 _MAX_NAMES = 16
 _MAX_MASKS = 4096
 ARCH_LABEL = "kubernetes.io/arch"
+_EMPTY = np.zeros(0)
+_EMPTY.flags.writeable = False
+_NO_QUEUE: Mapping[int, float] = MappingProxyType({})
 
 
 class Variant(NamedTuple):
@@ -55,8 +59,11 @@ class ImageTable:
     for all; it comes before the catalogue. held: digest -> names of the nodes that have the layer;
     one that is missing here is looked up in Node.image_layers. queued: digest -> indexes of the
     nodes that have this layer in their download queue. queue_mb: node index -> size of its download
-    queue, MB (10^6 bytes), if it is not empty. pull_mbps, overhead_s: the speed of the nodes'
-    pulls, and what each pull takes besides; shape (n,) or shorter, NaN if unknown.
+    queue, MB (10^6 bytes), if it is not empty. queue_s: node index -> when that queue is
+    downloaded, seconds from now, where pulls have shown it; elsewhere its size tells. pull_mbps,
+    overhead_s: the speed of the nodes' pulls, and what each pull takes besides; delay_s: the time
+    from a decision until the kubelet asks for the pod's images; shape (n,) or shorter, NaN if
+    unknown.
     """
 
     catalogue: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
@@ -64,8 +71,11 @@ class ImageTable:
     queue_mb: Mapping[int, float] = field(default_factory=dict)
     by_architecture: Mapping[str, Mapping[str, tuple[Layer, ...]]] = field(default_factory=dict)
     held: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    pull_mbps: Floats = field(default_factory=lambda: np.zeros(0))
-    overhead_s: Floats = field(default_factory=lambda: np.zeros(0))
+    # Every recorded decision holds a table, so what is empty is shared.
+    pull_mbps: Floats = field(default_factory=lambda: _EMPTY)
+    overhead_s: Floats = field(default_factory=lambda: _EMPTY)
+    delay_s: Floats = field(default_factory=lambda: _EMPTY)
+    queue_s: Mapping[int, float] = field(default_factory=lambda: _NO_QUEUE)
     _masks: dict[str, tuple[NodeTable, frozenset[str], Bools]] = field(default_factory=dict)
 
     @classmethod
@@ -155,13 +165,18 @@ class ImageTable:
 
     def pull(self, table: NodeTable, pod: Pod, registry_mbps: Floats) -> Pull:
         """What the pod's images mean for each node. registry_mbps: the bandwidth from the registry,
-        shape (n,). A node that has all layers does not wait for its queue."""
+        shape (n,). A node that has all layers does not wait for its queue. The time is the one that
+        a kubelet's event states: it begins when the kubelet asks for the images."""
         shared_mb, missing_mb = self.cached_mb(table, pod), self.missing_mb(table, pod)
         all_mb = self._sum_mb(table, pod, lambda table, _: table.all())
         queue_mb = self.waiting_mb(table)
         overhead_s = np.nan_to_num(_filled(self.overhead_s, len(table)))
+        delay_s = np.nan_to_num(_filled(self.delay_s, len(table)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            time_s = (missing_mb + queue_mb) * 8 / registry_mbps + overhead_s
+            queue_s, missing_s = queue_mb * 8 / registry_mbps, missing_mb * 8 / registry_mbps
+        for node, known_s in self.queue_s.items():
+            queue_s[node] = max(known_s - delay_s[node], 0.0)
+        time_s = queue_s + missing_s + np.where(missing_mb > 0, overhead_s, 0.0)
         time_s = np.where(shared_mb >= all_mb, 0.0, time_s)
         return Pull(missing_mb, shared_mb, queue_mb, time_s)
 
@@ -179,7 +194,15 @@ class ImageTable:
             queued[layer.digest] = queued.get(layer.digest, frozenset()) | {node}
         added_mb = fsum(layer.size_mb for layer in added)
         queue_mb = {**self.queue_mb, node: self.queue_mb.get(node, 0.0) + added_mb}
-        return replace(self, queued=queued, queue_mb=queue_mb)
+        queue_s = dict(self.queue_s)
+        mbps, overhead_s, delay_s = (
+            float(_filled(column, len(table))[node])
+            for column in (self.pull_mbps, self.overhead_s, self.delay_s)
+        )
+        if not np.isnan(mbps) and (node in queue_s or node not in self.queue_mb):
+            begins_s = max(queue_s.get(node, 0.0), np.nan_to_num(delay_s))
+            queue_s[node] = begins_s + added_mb * 8 / mbps + np.nan_to_num(overhead_s)
+        return replace(self, queued=queued, queue_mb=queue_mb, queue_s=queue_s)
 
     def _to_pull(
         self, table: NodeTable, pod: Pod, node: int, queued: Mapping[str, Set[int]]

@@ -224,9 +224,10 @@ def _start_registry(lab: Lab) -> None:
     registry = lab.start(SERVER, "registry", ["docker-registry", "serve", str(file)])
     wait_listening(registry, REGISTRY_PORT, _START_S)
     busybox = Path(shutil.which("busybox") or "").read_bytes()
-    pause = images.layer({"bin/busybox": busybox})
+    # Its layer is of no other image, as elsewhere.
+    pause = images.layer({"pause/busybox": busybox})
     with closing(registry_connection(lab)) as connection:
-        images.push(connection, _PAUSE, "1", [pause], ["/bin/busybox", "sleep", "2147483647"])
+        images.push(connection, _PAUSE, "1", [pause], ["/pause/busybox", "sleep", "2147483647"])
 
 
 def registry_connection(lab: Lab) -> HTTPConnection:

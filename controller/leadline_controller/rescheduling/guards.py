@@ -72,7 +72,10 @@ def why_never(pod: Pod, around: Neighbourhood) -> str:
     if pod.stays:
         return pod.stays
     if pod.scheduler_name != around.scheduler_name:
-        return f"scheduler {pod.scheduler_name[:80]!r} would place its replacement"
+        return (
+            f"it was not placed by Leadline's scheduler: {pod.scheduler_name[:80]!r} would place "
+            "its replacement"
+        )
     for use in pod.claims:
         claim = around.claims.get(pod.claim_key(use))
         volume = around.volumes.get(claim.volume) if claim is not None else None

@@ -3,13 +3,14 @@ when another part submits one."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.framework.cycle import Filter, Strategy, filters_with
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.ports import (
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 _POLL_S = 1.0
 _RECOVER_S = 10.0
 _LOOK_S = 10.0
+_STORED_S = 20.0
 Mode = Literal["off", "manual", "automatic"]
 
 
@@ -86,7 +88,8 @@ class ReschedulingProfile:
 class Rescheduler:
     """Plans moves, and carries them out while it leads.
 
-    now_unix_s: None while the clock is not set. requeue: told of room that is free again.
+    now_unix_s: None while the clock is not set. requeue: told of room that is free again. about:
+    the stored decisions about the pod with this key, the newest first.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Rescheduler:
         clock: Clock,
         leadership: Leadership,
         requeue: Callable[[ClusterEvent], None] = lambda _: None,
+        about: Callable[[str], Awaitable[Sequence[DecisionRecord]]] | None = None,
     ) -> None:
         self.settings = settings
         self.journal = Journal(cluster, settings.budgets)
@@ -116,6 +120,7 @@ class Rescheduler:
             asyncio.Queue()
         )
         self._assumptions = Assumptions(profile.strategy.needs, settings.min_gain)
+        self._about = about
         self._looked_s = float("-inf")
         self._planning = asyncio.Lock()
         self._recovered = asyncio.Event()
@@ -324,8 +329,16 @@ class Rescheduler:
         if now_s - self._looked_s < _LOOK_S:
             return
         self._looked_s = now_s
+        stored = await self._stored(pod for pod, _ in self._running())
+
+        def decided_on(pod: Pod, node: str) -> Mapping[str, float]:
+            record = self._decisions.get(pod.key)
+            if record is None or record.uid != pod.uid or not record.has_explanation:
+                record = stored.get(pod.uid)
+            return {} if record is None or record.node != node else record.measured(node)
+
         view, running = self._view(), self._running()
-        worse = self._assumptions.look(view, running, now_s, self._decided_on)
+        worse = self._assumptions.look(view, running, now_s, decided_on)
         due = [each for each in worse if now_s - each.since_s >= self.settings.worse_for_s]
         if not due or not self._submitted.empty() or self.journal.is_paused(self.now_unix_s()):
             return
@@ -340,11 +353,25 @@ class Rescheduler:
         if plan.moves:
             self.submit(plan)
 
-    def _decided_on(self, pod: Pod) -> ClusterView | None:
-        record = self._decisions.get(pod.key)
-        if record is None or record.uid != pod.uid or record.decision is None:
-            return None
-        return record.decision.basis()[0]
+    async def _stored(self, pods: Iterable[Pod]) -> dict[str, DecisionRecord]:
+        """The decisions, by uid, about pods that no look has seen, and whose decision is not in
+        memory with what it knew: after a restart, all. What cannot be read in time is left out."""
+        found: dict[str, DecisionRecord] = {}
+        if self._about is None:
+            return found
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STORED_S):
+                for pod in list(pods):
+                    record = self._decisions.get(pod.key)
+                    is_here = record is not None and record.uid == pod.uid
+                    if self._assumptions.knows(pod.uid) or (
+                        is_here and record is not None and record.has_explanation
+                    ):
+                        continue
+                    for stored in await self._about(pod.key):
+                        if stored.uid == pod.uid:
+                            found.setdefault(pod.uid, stored)
+        return found
 
     def _running(self) -> list[tuple[Pod, str]]:
         return [

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from leadline_controller.decisions.explanation import measured
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.view import METRICS, ClusterView
+from leadline_controller.framework.view import ClusterView
 
 # More of these is worse, and how much more at least; less bandwidth is worse. The other metrics are
 # the traffic of the pods themselves.
@@ -36,8 +37,8 @@ class _Placement:
 class Assumptions:
     """What was measured of each pod's node when it was chosen, as the strategy needs it.
 
-    worse_by: the share by which a value must be worse. Without the decision, as after a restart,
-    and for a value that was unknown, what is known first counts.
+    worse_by: the share by which a value must be worse. Without the decision, and for a value that
+    it did not know, what is known first counts.
     """
 
     def __init__(self, needs: Iterable[str], worse_by: float) -> None:
@@ -54,10 +55,11 @@ class Assumptions:
         view: ClusterView,
         running: Iterable[tuple[Pod, str]],
         now_s: float,
-        decided_on: Callable[[Pod], ClusterView | None] = lambda _: None,
+        decided_on: Callable[[Pod, str], Mapping[str, float]] = lambda _pod, _node: {},
     ) -> list[Worse]:
         """The placements that are worse than assumed now, and since when without a break.
-        decided_on: the view of the decision that placed a pod, None if it is no longer known."""
+        decided_on: what the decision that placed this pod on this node knew of it, NaN if that was
+        unknown; empty if the decision is no longer known."""
         found, kept = [], {}
         for pod, node in running:
             at = view.table.index.get(node)
@@ -66,11 +68,10 @@ class Assumptions:
             placement = self._placements.get(pod.uid)
             if placement is None or placement.node != node:
                 placement = _Placement(node)
-                then = decided_on(pod)
-                if then is not None and node in then.table.index:
-                    placement.assumed |= self._values(then, pod, then.table.index[node])
+                placement.assumed |= self._known(decided_on(pod, node))
             kept[pod.uid] = placement
-            now = self._values(view, pod, at)
+            columns = measured(view, pod, self._needs, np.array([at]))
+            now = self._known({name: float(column[0]) for name, column in columns.items()})
             for name, value in now.items():
                 placement.assumed.setdefault(name, value)
             why = self._why_worse(placement.assumed, now, node)
@@ -88,13 +89,9 @@ class Assumptions:
         if uid in self._placements:
             self._placements[uid].worse_since_s = now_s
 
-    def _values(self, view: ClusterView, pod: Pod, at: int) -> dict[str, float]:
-        values = {name: float(getattr(view.metrics, name)[at]) for name in METRICS}
-        user = view.table.index.get(pod.annotations.user_node or "")
-        values["rtt_ms"] = float("nan")
-        if user is not None and user != at:
-            values["rtt_ms"] = float(view.links.rtt_ms_from(user)[at])
-        return {name: values[name] for name in self._needs if not np.isnan(values[name])}
+    def _known(self, values: Mapping[str, float]) -> dict[str, float]:
+        known = {name: values.get(name, np.nan) for name in self._needs}
+        return {name: value for name, value in known.items() if not np.isnan(value)}
 
     def _why_worse(self, assumed: Mapping[str, float], now: Mapping[str, float], node: str) -> str:
         for name, value in now.items():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import ClassVar
 
 import pytest
 from leadline_controller.config import Settings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
@@ -40,15 +42,21 @@ class ByBandwidth(Strategy):
 
 
 class Scene:
-    def __init__(self, **settings: object) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str] = ("n1", "n2", "n3"),
+        history: HistorySettings | None = None,
+        **settings: object,
+    ) -> None:
         names = ("n1", "n2", "n3")
-        self.cluster = MemoryCluster([Node(name, {CPU: 4000, PODS: 9}) for name in names])
+        self.cluster = MemoryCluster([Node(name, {CPU: 4000, PODS: 9}) for name in nodes])
         owner = Owner("ReplicaSet", "web", "uid-web")
         web = Pod("default", "web", "uid", {CPU: 1, PODS: 1}, node_name="n1", owner=owner)
         self.cluster.put_pod(Pod(**{n: getattr(web, n) for n in _FIELDS}, ready=True, created_s=1))
         given = {"mode": "automatic", "worse_for_s": 0.1, "cooldown_s": 0.0, **settings}
         given |= {"timeout_s": 0.2, "budgets": HourlyBudgets(9, 9, 9)}
-        whole = Settings(rescheduling=ReschedulingSettings(**given))  # type: ignore[arg-type]
+        moves = ReschedulingSettings(**given)  # type: ignore[arg-type]
+        whole = Settings(rescheduling=moves, decisions=history or HistorySettings())
         self.controller = Controller(whole, self.cluster)
         self._builder = TelemetryBuilder()
         self._builder.state = self.controller.telemetry
@@ -118,3 +126,51 @@ async def test_an_error_does_not_end_it(
     errors = [each for each in caplog.records if each.levelname == "ERROR"]
     assert len(errors) == 1
     assert "on purpose" in errors[0].message
+
+
+async def test_what_was_assumed_survives_a_restart(tmp_path: Path) -> None:
+    history = HistorySettings(tmp_path / "decisions.db")
+    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
+    first = Scene(("n1",), history)
+    first.cluster.put_pod(replace(first.cluster.pod("default/web"), uid="new", node_name=None))
+    first.measure(80.0)
+    async with (
+        first.controller.storing_decisions(),
+        running(first.controller.scheduler(how).run()),
+    ):
+        await until(lambda: first.cluster.pod("default/web").node_name is not None)
+    placed = first.cluster.pod("default/web")
+
+    again = Scene(history=history)
+    again.cluster.put_pod(replace(placed, ready=True))
+    again.measure(9.0)  # the first that the new controller measures
+    async with (
+        again.controller.storing_decisions(),
+        again.controller.rescheduling(how),
+        running(again.controller.scheduler(how).run()),
+    ):
+        rescheduler = again.controller.rescheduler
+        assert rescheduler is not None
+        await until(lambda: rescheduler.last[0])
+        (outcome,) = rescheduler.last[1]
+    assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
+
+
+async def test_what_the_decision_knew_counts_and_not_what_is_first_looked_at() -> None:
+    here = Scene(("n1",))
+    here.cluster.put_pod(replace(here.cluster.pod("default/web"), uid="new", node_name=None))
+    here.measure(80.0)
+    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
+    async with running(here.controller.scheduler(how).run()):
+        await until(lambda: here.cluster.pod("default/web").node_name is not None)
+        here.measure(9.0)
+        here.measure(9.0)
+        for name in ("n2", "n3"):
+            here.cluster.put_node(Node(name, {CPU: 4000, PODS: 9}))
+        here.cluster.put_pod(replace(here.cluster.pod("default/web"), ready=True))
+        async with here.controller.rescheduling(how):
+            rescheduler = here.controller.rescheduler
+            assert rescheduler is not None
+            await until(lambda: rescheduler.last[0])
+            (outcome,) = rescheduler.last[1]
+    assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why

@@ -87,6 +87,11 @@ def test_a_strategy_that_needs_nothing_never_looks_twice() -> None:
 
 def test_what_the_decision_knew_is_assumed() -> None:
     looking, running = Assumptions(NEEDS, 0.2), [(placed(), "n1")]
-    found = looking.look(cluster(mbps=20), running, 0, lambda _: cluster(mbps=90))
+    found = looking.look(
+        cluster(mbps=20),
+        running,
+        0,
+        lambda _pod, _node: {"bandwidth_mbps": 90.0, "rtt_ms": float("nan"), "other": 1.0},
+    )
     assert [each.why for each in found] == ["bandwidth_mbps of n1 is 20, and was 90"]
     assert looking.knows("u")
