@@ -55,7 +55,7 @@ def read_document(path: Path | None) -> object:
     is larger than MAX_BYTES, or is neither YAML nor JSON."""
     try:
         # Not /dev/stdin, which can't be opened where it is a socket.
-        with path.open("rb") if path else open(0, "rb", closefd=False) as file:  # noqa: PTH123
+        with path.open("rb") if path else open(0, "rb", closefd=False) as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise FieldError(error.strerror or "cannot be read") from None
