@@ -40,8 +40,8 @@ class Explanation(NamedTuple):
     oldest such measurement of the node that the strategy could use. scored, rejected: how many
     nodes in all. failing: filter -> how many nodes it refused. reasons: refused node -> "Filter:
     reason" of each filter that refused it. pull: columns of Pull, what the pod's images meant for
-    the nodes; empty if no layers of them were known. measured: what was measured of the nodes, by
-    the names of Strategy.needs, as `measured` gives it.
+    the nodes; empty if no layers of them were known. measured: columns of the measured values that
+    the strategy reads, by their names with units; "rtt_ms" is that to the pod's user node.
     """
 
     nodes: tuple[str, ...] = ()
@@ -211,21 +211,22 @@ def decode(data: bytes) -> Explanation:
         text, _, floats = flat.partition(b"\n")
         head = json.loads(text)
         nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
-        # These two are missing in what earlier versions wrote.
-        pull, known = _texts(head.get("pull", [])), _texts(head.get("measured", []))
-        shape = (1 + len(parts) + len(ages) + len(pull) + len(known), len(nodes))
-        columns = _rounded(np.frombuffer(floats, dtype=_KEPT)).reshape(shape)
+        # Missing in what earlier versions wrote.
+        pull, measured = _texts(head.get("pull", [])), _texts(head.get("measured", []))
+        shape = (1 + sum(map(len, (parts, ages, pull, measured))), len(nodes))
+        columns = iter(_rounded(np.frombuffer(floats, dtype=_KEPT)).reshape(shape))
+        total = next(columns)
         reasons: dict[str, tuple[str, ...]] = {}
         for entry in _expected(list, head["reasons"]):
             why, refused = _expected(list, entry)
             reasons |= dict.fromkeys(_texts(refused), _texts(why))
         return Explanation(
             nodes=nodes,
-            total=columns[0],
-            parts=dict(zip(parts, columns[1:], strict=False)),
-            ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=False)),
-            pull=dict(zip(pull, columns[1 + len(parts) + len(ages) :], strict=False)),
-            measured=dict(zip(known, columns[len(columns) - len(known) :], strict=True)),
+            total=total,
+            parts={name: next(columns) for name in parts},
+            ages_s={name: next(columns) for name in ages},
+            pull={name: next(columns) for name in pull},
+            measured={name: next(columns) for name in measured},
             scored=_count(head["scored"]),
             rejected=_count(head["rejected"]),
             failing={
