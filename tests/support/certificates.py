@@ -4,7 +4,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-_DAYS = "2"
+_DAYS = "30"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from leadline_controller.kube.client import (
     ApiServer,
     ExpiredError,
     Json,
-    ReachabilityLog,
     error_for,
 )
 from leadline_controller.kube.convert import Converter
+from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.kubeobjects.images import read_pull
 
 # The kinds besides nodes and pods. Pods that need none of them are scheduled without them.
@@ -243,6 +243,7 @@ class Reflector(Generic[T]):
                         report(self.deleted(placeholder))
                     placeholders = ()
                     async for event in events:
+                        self.reachability.succeeded(self.path)
                         version = self._report(event, report) or version
                         waits_s = backoffs_s()
             except ExpiredError as error:
