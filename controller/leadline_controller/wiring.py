@@ -16,10 +16,9 @@ from random import Random
 from typing import Any, Protocol
 
 from leadline_controller import __version__
-from leadline_controller.api.certificates import certificate_files
+from leadline_controller.api.certificates import TlsSettings, certificate_files
 from leadline_controller.api.grpc import InspectionServer
 from leadline_controller.api.nodes import InspectionSource
-from leadline_controller.api.settings import TlsFiles
 from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
@@ -70,7 +69,6 @@ from leadline_controller.telemetry.session import (
     BrokerReading,
     BrokerSession,
     BrokerSettings,
-    BrokerTls,
 )
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -353,7 +351,7 @@ class Controller:
     ) -> AsyncIterator[str]:
         """Serve the gRPC API during the context; yields the address. options: of the strategy."""
         settings = self.settings
-        tls: dict[str, TlsFiles | BrokerTls | None] = {
+        tls: dict[str, TlsSettings | None] = {
             "broker.tls": settings.broker_tls,
             "grpc.tls": settings.serve.tls,
         }

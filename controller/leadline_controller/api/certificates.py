@@ -4,10 +4,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from leadline_controller.api.settings import TlsFiles
-from leadline_controller.telemetry.session import BrokerTls
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,21 @@ class CertificateFile:
             return None
 
 
-def certificate_files(section: str, tls: TlsFiles | BrokerTls | None) -> Iterator[CertificateFile]:
+class TlsSettings(Protocol):
+    """The certificates of a section of the settings."""
+
+    @property
+    def ca_file(self) -> Path:
+        """The authority that is trusted."""
+        ...
+
+    @property
+    def cert_file(self) -> Path:
+        """The certificate that is shown."""
+        ...
+
+
+def certificate_files(section: str, tls: TlsSettings | None) -> Iterator[CertificateFile]:
     """The two certificates of a section of the settings, such as "broker.tls"; none without TLS."""
     if tls is not None:
         yield CertificateFile(f"{section}.ca_file", tls.ca_file)

@@ -37,7 +37,11 @@ _AGENT = ("systemctl status leadline-agent", "journalctl -u leadline-agent -n 50
 _K3S = ("systemctl status k3s", "journalctl -u k3s -n 50", "kubectl get --raw /readyz")
 _DISK = ("df -h /var/lib/leadline-controller", "journalctl -u leadline-controller -n 50")
 KINDS: Mapping[str, Kind] = {
-    "broker-away": Kind("error", "see on the broker's machine whether it runs", _MOSQUITTO),
+    "broker-away": Kind(
+        "error",
+        "see on the broker's machine whether it runs or hangs, and restart it if so",
+        (*_MOSQUITTO, "systemctl restart mosquitto"),
+    ),
     "broker-silent": Kind(
         "error",
         "see on the broker's machine whether it hangs, and restart it if it does",
@@ -96,7 +100,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "board-host-limited": Kind(
         "note",
-        "none: a busy board held the last bandwidth test back, so its link may do more",
+        "nothing: a busy board held the last bandwidth test back, so its link may do more",
         ("leadline node BOARD",),
     ),
     "reports-late": Kind(
@@ -106,7 +110,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "probing-budget-spent": Kind(
         "note",
-        "none, or raise probe.bytes_per_day: no bandwidth is tested there for some hours",
+        "nothing, or raise probe.bytes_per_day: no bandwidth is tested there for some hours",
         ("leadline budget",),
     ),
     "pods-unschedulable": Kind(
@@ -187,8 +191,8 @@ def _broker(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     where = f"{BROKER} {broker.address}"
     unknown = "so nothing is known of the boards"
     if not broker.connected:
-        why = f": {broker.why}" if broker.why else ""
-        what = f"no session for {duration(broker.since_s)}{why}; {unknown}"
+        why = f" ({broker.why})" if broker.why else ""
+        what = f"no session for {duration(broker.since_s)}{why}, {unknown}"
         yield _problem("broker-away", where, what)
     elif not broker.answers:
         silent_s = broker.heard_age_s if broker.HasField("heard_age_s") else broker.since_s
