@@ -208,7 +208,7 @@ def _api_server(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         return
     server = status.api_server
     where = f"{API_SERVER} {server.url}"
-    away = [each for each in server.failures if not each.refused and each.since_s >= FAILING_S]
+    away = [each for each in server.failures if _is_away(each)]
     if away:
         longest = max(away, key=lambda each: each.since_s)
         what = f"cannot be reached for {duration(longest.since_s)}: {longest.error}"
@@ -220,9 +220,13 @@ def _api_server(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         yield _problem("cluster-unread", where, what)
 
 
+def _is_away(failure: pb.RequestFailure) -> bool:
+    return not failure.refused and failure.since_s >= FAILING_S
+
+
 def _leadership(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     leadership = status.leadership
-    away = any(not each.refused for each in status.api_server.failures)
+    away = any(_is_away(each) for each in status.api_server.failures)
     if leadership.leads or (leadership.holder and not away):
         return
     last = f"; the last one known is {leadership.holder}" if leadership.holder else ""

@@ -167,9 +167,10 @@ def _explained(problem: grpc.RpcError, endpoint: Endpoint) -> Failed | BadInput 
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         cause = cause_of(where, endpoint.tls)
         if cause is not None:
-            return Unreachable(
-                f"cannot reach the controller at {where}: {cause.why}; {cause.remedy}"
-            )
+            remedy = cause.remedy
+            if not is_local(where):
+                remedy = remedy.replace(f"see {SEE}", f"on its machine see {SEE}")
+            return Unreachable(f"cannot reach the controller at {where}: {cause.why}; {remedy}")
         if code == grpc.StatusCode.UNAVAILABLE:
             return Unreachable(f"the controller at {where} does not answer: {details}; see {SEE}")
         return Unreachable(f"the controller at {where} did not answer in time; see {SEE}")
