@@ -12,11 +12,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
 from leadline_controller import __version__
-from leadline_controller.api.certificates import TlsSettings, certificate_files
+from leadline_controller.api.certificates import CertificateFile, TlsSettings, certificate_files
 from leadline_controller.api.grpc import InspectionServer
 from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.clock import LeaseClock, SystemClock
@@ -143,6 +144,7 @@ class Controller:
     state: ClusterState = field(default_factory=ClusterState)
     heartbeats: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
     api_server: Callable[[], Reachability | None] = lambda: None
+    login: Path | None = None  # the client certificate of the kubeconfig
     broker: Callable[[], BrokerReading | None] = field(init=False, default=lambda: None)
     queue: Callable[[], QueueReading | None] = field(init=False, default=lambda: None)
     telemetry: TelemetryState = field(init=False)
@@ -359,6 +361,9 @@ class Controller:
             tls["extender.tls"] = settings.extender.tls
         if settings.keda is not None:
             tls["keda.tls"] = settings.keda.tls
+        certificates = [each for name in tls for each in certificate_files(name, tls[name])]
+        if self.login is not None:
+            certificates.append(CertificateFile("kubernetes.kubeconfig", self.login))
         source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
@@ -373,7 +378,7 @@ class Controller:
             broker=lambda: self.broker(),
             api_server=self.api_server,
             queue=lambda: self.queue(),
-            certificates=[each for name in tls for each in certificate_files(name, tls[name])],
+            certificates=certificates,
             stuck=self.heartbeats.late,
             scheduler_name=self.settings.scheduler_name,
             leadership=self.leadership,
@@ -627,6 +632,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             elector,
             heartbeats=heartbeats,
             api_server=cluster.reachability,
+            login=cluster.cert_file,
         )
         async with (
             controller.storing_decisions(),

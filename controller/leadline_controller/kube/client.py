@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -105,6 +106,12 @@ class ApiServer:
     def url(self) -> str:
         """The server's URL, for messages."""
         return str(self._client.configuration.host)
+
+    @property
+    def cert_file(self) -> Path | None:
+        """The client certificate of the login, if it has one."""
+        file = self._client.configuration.cert_file
+        return Path(file) if isinstance(file, str) and file else None
 
     async def get(self, path: str, **query: str) -> Json:
         """Read an object or a list."""

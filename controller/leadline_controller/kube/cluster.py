@@ -79,6 +79,11 @@ class KubeCluster:
         fenced._fence = fence
         return fenced
 
+    @property
+    def cert_file(self) -> Path | None:
+        """The client certificate of the kubeconfig, if it has one."""
+        return self._server.cert_file
+
     def reachability(self) -> Reachability:
         """Which requests fail now, and when the API server answered last."""
         return self._reachability.reading()

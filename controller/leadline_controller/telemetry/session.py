@@ -119,6 +119,7 @@ class BrokerSession:
         self._why = "it has not answered yet"
         self._refused: tuple[str, ...] = ()
         self._ping: tuple[int | None, float] = (None, -math.inf)
+        self._checked_s = self._awake_s = -math.inf
         self._rtt_ms: float | None = None
         client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES, now_s)
         client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
@@ -174,9 +175,12 @@ class BrokerSession:
         """Measure the round trip to the broker every five seconds, and leave a session in which the
         broker is silent, to begin another one."""
         now_s, connection = self._now_s(), self._client.socket()
+        if now_s - self._checked_s > _PING_EVERY_S:
+            self._awake_s = now_s  # this process or its machine slept; what came is not read yet
+        self._checked_s = now_s
         if not isinstance(connection, socket.socket) or not self._client.is_connected():
             return
-        if now_s - max(self._since_s, self._client.heard_s or -math.inf) >= SILENT_S:
+        if now_s - max(self._since_s, self._client.heard_s or -math.inf, self._awake_s) >= SILENT_S:
             with suppress(OSError):  # the network thread sees it end, and connects again
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
         elif now_s - self._ping[1] >= _PING_EVERY_S:

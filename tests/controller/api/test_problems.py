@@ -88,7 +88,7 @@ def test_each_fault_is_one_problem_of_its_kind(kind: str) -> None:
 
 def test_the_worst_comes_first() -> None:
     found = assess(reading(*FAULTS.values()))[0]
-    ranks = [SEVERITIES.index(each.severity) for each in found]  # type: ignore[arg-type]
+    ranks = [SEVERITIES.index(each.severity) for each in found]
     assert ranks == sorted(ranks)
     assert ranks[0] == 0
     assert ranks[-1] == 2
