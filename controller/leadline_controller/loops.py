@@ -39,17 +39,19 @@ async def measure(
     beat: Callable[[], None],
     hears: Callable[[], bool] = lambda: True,
     fetch: Callable[[Sequence[str]], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Tell the telemetry which nodes exist, and send what is due while this controller leads,
     until cancelled. nodes: None while they are not listed. beat: reports a heartbeat of this
     loop. hears: whether the broker's session runs, without which there is none. fetch: takes the
-    nodes whose retained messages are needed."""
+    nodes whose retained messages are needed. check: asks whether the broker answers."""
     led, errors = leadership is SOLE_LEADER, ErrorLog(log)
     while True:
         if hears():
             beat()
         leads, now_s = leadership.leads(), clock.now_s()
         try:
+            check()
             found = nodes()
             fetch(telemetry.set_members(None if found is None else found.keys(), now_s))
             if leads and not led:

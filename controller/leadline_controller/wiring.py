@@ -12,10 +12,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
 from leadline_controller import __version__, loops
+from leadline_controller.api.certificates import CertificateFile, TlsSettings, certificate_files
 from leadline_controller.api.grpc import InspectionServer
 from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.clock import LeaseClock, SystemClock
@@ -28,7 +30,7 @@ from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.images import ARCH_LABEL
 from leadline_controller.framework.model import Node
-from leadline_controller.framework.options import OptionError, build
+from leadline_controller.framework.options import OptionError, OptionValue, build, values_of
 from leadline_controller.framework.ports import (
     Clock,
     Cluster,
@@ -38,6 +40,7 @@ from leadline_controller.framework.ports import (
     Leadership,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
+from leadline_controller.kube.reachability import Reachability
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.parsing.fields import FieldError
@@ -55,13 +58,18 @@ from leadline_controller.rescheduling.resized import ResizedPods
 from leadline_controller.rescheduling.suggestions import Suggestions
 from leadline_controller.scheduling.batches import NoMoves
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.scheduling.replica_order import ReplicaOrder
 from leadline_controller.scheduling.scaler_service import ScalerService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
-from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
+from leadline_controller.telemetry.session import (
+    BrokerReading,
+    BrokerSession,
+    BrokerSettings,
+)
 from leadline_controller.telemetry.state import TelemetryState
 
 log = logging.getLogger(__name__)
@@ -130,6 +138,10 @@ class Controller:
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
     heartbeats: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
+    api_server: Callable[[], Reachability | None] = lambda: None
+    login: Path | None = None  # the client certificate of the kubeconfig
+    broker: Callable[[], BrokerReading | None] = field(init=False, default=lambda: None)
+    queue: Callable[[], QueueReading | None] = field(init=False, default=lambda: None)
     telemetry: TelemetryState = field(init=False)
     sampler: Sampler = field(init=False)
     history: Recorder = field(init=False)
@@ -166,7 +178,7 @@ class Controller:
             self._notify,
             lambda: self.suggestions or NoMoves(),
         )
-        self._requeue = scheduler.requeue
+        self._requeue, self.queue = scheduler.requeue, scheduler.queue
         return scheduler
 
     @asynccontextmanager
@@ -263,6 +275,7 @@ class Controller:
             ),
             ingestor,
         )
+        self.broker = session.reading
         session.start()
         try:
             measuring = loops.measure(
@@ -274,6 +287,7 @@ class Controller:
                 self.heartbeats.part("measuring"),
                 session.is_running,
                 session.request_retained,
+                session.check,
             )
             sampling = loops.sample(
                 self.sampler, self.history, self.decisions, self.leadership, self.clock
@@ -331,8 +345,22 @@ class Controller:
             await self.history.stop()
 
     @asynccontextmanager
-    async def serving_api(self, strategy_name: str) -> AsyncIterator[str]:
-        """Serve the gRPC API during the context; yields the address."""
+    async def serving_api(
+        self, strategy_name: str, options: Mapping[str, OptionValue] | None = None
+    ) -> AsyncIterator[str]:
+        """Serve the gRPC API during the context; yields the address. options: of the strategy."""
+        settings = self.settings
+        tls: dict[str, TlsSettings | None] = {
+            "broker.tls": settings.broker_tls,
+            "grpc.tls": settings.serve.tls,
+        }
+        if settings.extender is not None:
+            tls["extender.tls"] = settings.extender.tls
+        if settings.keda is not None:
+            tls["keda.tls"] = settings.keda.tls
+        certificates = [each for name in tls for each in certificate_files(name, tls[name])]
+        if self.login is not None:
+            certificates.append(CertificateFile("kubernetes.kubeconfig", self.login))
         source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
@@ -342,6 +370,13 @@ class Controller:
             version=__version__,
             cluster_name=self.settings.cluster,
             strategy=strategy_name,
+            options=options or {},
+            started_s=self.clock.now_s(),
+            broker=lambda: self.broker(),
+            api_server=self.api_server,
+            queue=lambda: self.queue(),
+            certificates=certificates,
+            stuck=self.heartbeats.late,
             scheduler_name=self.settings.scheduler_name,
             leadership=self.leadership,
             places=self.settings.standalone,
@@ -497,11 +532,18 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         beat = heartbeats.part("the election")
         elector = LeaderElector(cluster.lease, identity, LeaseClock(), beat=beat)
-        controller = Controller(settings, cluster.fenced(elector), elector, heartbeats=heartbeats)
+        controller = Controller(
+            settings,
+            cluster.fenced(elector),
+            elector,
+            heartbeats=heartbeats,
+            api_server=cluster.reachability,
+            login=cluster.cert_file,
+        )
         async with (
             controller.storing_decisions(),
             # First, so that an address in use ends the controller before it acts.
-            controller.serving_api(how.strategy.name),
+            controller.serving_api(how.strategy.name, values_of(how.strategy)),
             # Contexts end in reverse order, so the Lease is held until those below have ended.
             running(elector.run()) as electing,
             controller.probing(),

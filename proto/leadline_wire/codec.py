@@ -21,6 +21,7 @@ BOOT_ID_BYTES = 16
 # or list of such values overflows.
 MOST_COUNT = 10**15  # numbers of messages and sessions: a message every microsecond for 30 years
 MOST_BOOT_MS = 100 * 366 * 86_400_000  # since boot: a century
+MOST_UNIX_MS = 2**47  # the year 6429
 MAX_TEXT = 1024  # characters of one text; the longest there is is a kernel's or board's name
 MOST_PER_S = 1.25e11  # bytes or packets a second: a link of 1 Tbit/s
 MOST_MBPS = 1e6  # 1 Tbit/s
@@ -74,8 +75,10 @@ def encode(message: TelemetryMessage) -> bytes:
     return message.SerializeToString()
 
 
-def stamp_sent(kind: topics.Kind, payload: bytes, sent_boot_ms: int) -> bytes:
-    """Add the time of sending to an encoded message.
+def stamp_sent(
+    kind: topics.Kind, payload: bytes, sent_boot_ms: int, sent_unix_ms: int | None = None
+) -> bytes:
+    """Add the time of sending to an encoded message; the wall clock's to a report only.
 
     Protobuf merges the fields of concatenated messages, so the board need not decode a buffered
     message again.
@@ -83,7 +86,8 @@ def stamp_sent(kind: topics.Kind, payload: bytes, sent_boot_ms: int) -> bytes:
     if kind in (topics.Kind.STATUS, topics.Kind.LEASE):
         return payload
     # `timing` has the same number in every message that has one.
-    stamp = pb.Report(timing=pb.Timing(sent_boot_ms=sent_boot_ms))
+    unix_ms = sent_unix_ms if kind is topics.Kind.REPORT else None
+    stamp = pb.Report(timing=pb.Timing(sent_boot_ms=sent_boot_ms, sent_unix_ms=unix_ms))
     return payload + stamp.SerializeToString()
 
 
@@ -130,6 +134,7 @@ def _check_numbered(message: Any, _: topics.Topic) -> None:
     if not message.origin.sequence:
         raise MessageError(Fault.BROKEN, "no sequence number")
     timing = message.timing
+    _check_most("timing.sent_unix_ms", timing.sent_unix_ms, MOST_UNIX_MS)
     _check_most("timing.measured_boot_ms", timing.measured_boot_ms, MOST_BOOT_MS)
     if timing.HasField("sent_boot_ms"):
         _check_most("timing.sent_boot_ms", timing.sent_boot_ms, MOST_BOOT_MS)

@@ -257,8 +257,10 @@ class _Measured:
         self._fits_s: list[float] = []
         store, fit = self._telemetry.report, self._telemetry.estimate_rtts
 
-        def timed_report(node: str, stamp: Stamp, reading: Any) -> bool:
-            stored = store(node, stamp, reading)
+        def timed_report(
+            node: str, stamp: Stamp, reading: Any, clock_ahead_s: float | None = None
+        ) -> bool:
+            stored = store(node, stamp, reading, clock_ahead_s)
             now_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
             self._lags_ms.append(now_ms - stamp.measured_boot_ms)
             return stored

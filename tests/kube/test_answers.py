@@ -21,8 +21,8 @@ from leadline_controller.decisions.log import BOUND, DecisionLog
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU
 from leadline_controller.framework.ports import Relisted
-from leadline_controller.kube.client import ReachabilityLog
 from leadline_controller.kube.cluster import KubeCluster
+from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.kube.reflector import RESOURCES, watch_cluster, watch_pulls
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies.kube_default import KubeDefault

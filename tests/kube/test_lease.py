@@ -17,9 +17,10 @@ from leadline_controller.framework.ports import (
     LeaseRecord,
     UnavailableError,
 )
-from leadline_controller.kube.client import ApiServer, ExpiredError, ReachabilityLog
+from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.lease import KubeLease
+from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.leaderelection.elector import LeaderElector, LeaseTiming
 
 from tests.contracts.harnesses import PATIENCE_S

@@ -25,9 +25,10 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.framework.resources import Claim, CsiNode, Unreadable
-from leadline_controller.kube.client import ApiServer, ReachabilityLog
+from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.convert import Converter
+from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.kube.reflector import RESOURCES, Reflector, watch_cluster
 
 from tests.contracts.harnesses import PATIENCE_S, Watched

@@ -18,6 +18,7 @@ PROTOS = (
     "leadline_wire/v1/externalscaler.proto",
     "leadline_wire/v1/replicas.proto",
     "leadline_wire/v1/rescheduling.proto",
+    "leadline_wire/v1/status.proto",
 )
 
 

@@ -320,6 +320,14 @@ def test_the_time_of_sending_is_added_to_an_encoded_message(kind: Kind) -> None:
     assert decode(topic(kind), stamp_sent(kind, unsent, 1005), SCHEMA) == MESSAGES[kind]
 
 
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_the_wall_clock_is_added_to_reports_only(kind: Kind) -> None:
+    unsent = changed(kind, lambda m: m.timing.ClearField("sent_boot_ms"))
+    message: Any = decode(topic(kind), stamp_sent(kind, unsent, 1005, 1_800_000_000_000), SCHEMA)
+    assert message.timing.sent_boot_ms == 1005
+    assert message.timing.HasField("sent_unix_ms") is (kind is Kind.REPORT)
+
+
 @pytest.mark.parametrize("kind", [Kind.STATUS, Kind.LEASE])
 def test_a_message_without_timing_is_not_stamped(kind: Kind) -> None:
     payload = encode(MESSAGES[kind])

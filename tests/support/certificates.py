@@ -4,7 +4,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-_DAYS = "2"
+_DAYS = "30"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,10 @@ class Authority:
             *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # Python 3.13 asks for it
         )
 
-    def server(self, *names: str) -> Certificate:
-        """A server's certificate, valid for these host names and IP addresses."""
-        return self._sign("server", names[0], _alternatives(names), "serverAuth")
+    def server(self, *names: str, days: str = _DAYS) -> Certificate:
+        """A server's certificate for these host names and IP addresses; it has expired if `days`
+        < 0."""
+        return self._sign("server", names[0], _alternatives(names), "serverAuth", days)
 
     def peer(self, *names: str) -> Certificate:
         """A certificate with which a process both serves under these names and calls others."""

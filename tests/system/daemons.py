@@ -122,6 +122,11 @@ class RestartableBroker:
             broker = mosquitto(tls=self._certificate, port=self.port)
             self._pid = self._running.enter_context(broker).pid
 
+    @property
+    def pid(self) -> int | None:
+        """Its process id while it runs."""
+        return self._pid
+
     def kill(self) -> None:
         """Kill it, without a DISCONNECT to its clients; no effect if it does not run."""
         pid, self._pid = self._pid, None

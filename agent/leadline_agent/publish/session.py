@@ -22,7 +22,7 @@ from uuid import UUID
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.clock import boot_ms
+from leadline_agent.clock import boot_ms, unix_ms
 from leadline_agent.config import Settings
 from leadline_agent.lease import Lease, Result, decode_lease
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
@@ -329,7 +329,8 @@ class Session:
             self._tokens -= 1
             payload = message.payload
             if message.boot_id == self._boot_id:
-                payload = codec.stamp_sent(topics.parse(message.topic).kind, payload, boot_ms())
+                kind = topics.parse(message.topic).kind
+                payload = codec.stamp_sent(kind, payload, boot_ms(), unix_ms())
             sent = _InFlight(message.number, time.monotonic(), was_only_one=not self._in_flight)
             self._in_flight[self._connection.publish(message.topic, payload)] = sent
             self._sent_number = message.number

@@ -20,10 +20,11 @@ from leadline_wire.v1 import (
     replicas_pb2,
     replicas_pb2_grpc,
     rescheduling_pb2_grpc,
+    status_pb2_grpc,
 )
 from leadline_wire.v1 import images_pb2 as pb_images
 
-from leadline_controller.api import budget, history, images, placements, rescheduling
+from leadline_controller.api import budget, history, images, placements, rescheduling, status
 from leadline_controller.api.callers import why_refused
 from leadline_controller.api.gate import Gate
 from leadline_controller.api.grpc_server import GrpcServer
@@ -57,8 +58,9 @@ class InspectionServer(GrpcServer):
             rescheduling_pb2_grpc.add_ReschedulingServicer_to_server(
                 rescheduling.service(source, refusal), server
             )
+            status_pb2_grpc.add_DiagnosisServicer_to_server(status.service(source), server)
 
-        services = (SERVICE, REPLICAS, rescheduling.SERVICE)
+        services = (SERVICE, REPLICAS, rescheduling.SERVICE, status.SERVICE)
         super().__init__(settings, services, register, servicer.stopping.set, "grpc")
 
     async def _refusal(
@@ -91,6 +93,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             strategy=source.strategy,
             leader=source.leadership.leads(),
             lease_holder=source.leadership.holder(),
+            unreachable=source.unreachable(),
         )
 
     async def ListNodes(self, _: pb.ListNodesRequest, __: Context) -> pb.ListNodesResponse:
@@ -195,11 +198,11 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         number = 0
         while not self.stopping.is_set():
             nodes = await self._fingerprinted() if NODES in only else []
-            for status, fingerprint in nodes:
-                if sent.get(status.name) != fingerprint:
-                    sent[status.name] = fingerprint
-                    yield pb.WatchEvent(node=status)
-            for name in sent.keys() - {status.name for status, _ in nodes}:
+            for node, fingerprint in nodes:
+                if sent.get(node.name) != fingerprint:
+                    sent[node.name] = fingerprint
+                    yield pb.WatchEvent(node=node)
+            for name in sent.keys() - {node.name for node, _ in nodes}:
                 del sent[name]
                 yield pb.WatchEvent(node_gone=name)
             now = self._source.decisions.now()

@@ -7,26 +7,32 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leadline_wire.v1 import control_pb2 as pb
 
+from leadline_controller.api.certificates import CertificateFile
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.framework.model import CPU, MEMORY, PODS, SCHEDULER_NAME, Node
+from leadline_controller.framework.options import OptionValue
 from leadline_controller.framework.ports import Leadership
+from leadline_controller.kube.reachability import Reachability
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.registry.lookup import RegistryReading
 from leadline_controller.rescheduling.rescheduler import Rescheduler
+from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.links import LinkReading
 from leadline_controller.telemetry.sampler import Sampler
+from leadline_controller.telemetry.session import BrokerReading
 from leadline_controller.telemetry.state import Agent, TelemetryState
 
 BANDWIDTH = "bandwidth_mbps"
+BROKER, API_SERVER = "broker", "API server"
 _AGENT = {True: "online", False: "offline", None: "unknown"}
 
 
@@ -38,7 +44,9 @@ class InspectionSource:
     leadership. advises: whether it serves kube-scheduler's extender calls. address_policy: the
     addresses at which it probes boards. budget: reads what probing costs, on any thread.
     sampler: has what was measured last and is not in `history` yet. rescheduler: None before it
-    runs. registries: what registries tell; read it in the event loop.
+    runs. registries: what registries tell; read it in the event loop. started_s: when it started,
+    on now_s. broker, api_server, queue: how they are; None where there is none. options: the
+    strategy's. certificates: those that it uses. stuck: the loops that do not run any more.
 
     Read `cluster` and `decisions` only in the event loop.
     """
@@ -60,6 +68,21 @@ class InspectionSource:
     sampler: Sampler | None = None
     rescheduler: Callable[[], Rescheduler | None] = lambda: None
     registries: Callable[[], Sequence[RegistryReading]] = tuple
+    started_s: float = 0.0
+    broker: Callable[[], BrokerReading | None] = lambda: None
+    api_server: Callable[[], Reachability | None] = lambda: None
+    queue: Callable[[], QueueReading | None] = lambda: None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    certificates: Sequence[CertificateFile] = ()
+    stuck: Callable[[], Sequence[str]] = tuple
+
+    def unreachable(self) -> Iterator[str]:
+        """What it cannot reach now: "broker", "API server"."""
+        broker, api_server = self.broker(), self.api_server()
+        if broker is not None and not broker.answers(self.now_s()):
+            yield BROKER
+        if api_server is not None and any(not each.refused for each in api_server.failures):
+            yield API_SERVER
 
 
 _MAX_ESTIMATED_NODES = 200  # 19,900 pairs, 1.5 MB on the wire
@@ -78,6 +101,8 @@ class NodeReader:
         self._source = source
         self._now_s = source.now_s()
         self._agents = source.telemetry.agents()
+        broker = source.broker()
+        self._hears = broker is None or broker.answers(self._now_s)
         self._view = source.cluster.view(source.telemetry, self._now_s)
         self._pods = Counter(
             node for pod, node in source.cluster.pods() if node is not None and not pod.finished
@@ -93,7 +118,7 @@ class NodeReader:
         age_s = self._source.telemetry.report_age_s(name, self._now_s)
         status = pb.NodeStatus(
             name=name,
-            agent=_AGENT[agent.online if agent else None],
+            agent=self._agent_state(agent, age_s),
             metrics=self._metrics(name),
             lost_messages=self._source.telemetry.lost_messages(name),
             pods=self._pods[name],
@@ -124,6 +149,16 @@ class NodeReader:
         if status.lost_messages:
             status.notes.append(f"{status.lost_messages} messages lost")
         return status
+
+    def _agent_state(self, agent: Agent | None, report_age_s: float | None) -> str:
+        """online, offline, silent or unknown. What the broker said last is nobody's knowledge while
+        it does not answer, or once the board's reports have ended."""
+        if agent is None or not self._hears:
+            return "unknown"
+        silent_s = self._source.telemetry.ttl.report_s
+        if agent.online and report_age_s is not None and report_age_s > silent_s:
+            return "silent"
+        return _AGENT[agent.online]
 
     def matrix(self) -> pb.GetMatrixResponse:
         """All nodes, and their links; of many nodes only the measured ones."""
@@ -205,6 +240,8 @@ class NodeReader:
             yield from node.warnings
         if agent is None:
             yield "agent never heard"
+        elif not self._hears:
+            yield "the broker does not answer"
         elif agent.online is False:
             yield "agent offline"
         elif board is None:

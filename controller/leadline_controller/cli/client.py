@@ -26,6 +26,7 @@ from leadline_controller.api.settings import (
 )
 from leadline_controller.cli.errors import BadInput, Failed, Unreachable
 from leadline_controller.cli.output import working
+from leadline_controller.cli.unreachable import SEE, cause_of
 
 Answer = TypeVar("Answer")
 Command = Callable[..., Any]
@@ -166,17 +167,16 @@ def _explained(problem: grpc.RpcError, endpoint: Endpoint) -> Failed | BadInput 
     if isinstance(problem, grpc.Call):
         code, details = problem.code(), " ".join(str(problem.details()).split())
     where = endpoint.address
-    if code == grpc.StatusCode.UNAVAILABLE:
-        trust = ", check --ca, --cert and --key" if endpoint.tls else ""
-        return Unreachable(
-            f"cannot reach the controller at {where}: start it with `leadline-controller run`"
-            f"{trust}, or name it with --address"
-        )
-    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return Unreachable(
-            f"the controller at {where} did not answer within {TIMEOUT_S:g} s; "
-            "see its log, or name another one with --address"
-        )
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        cause = cause_of(where, endpoint.tls)
+        if cause is not None:
+            remedy = cause.remedy
+            if not is_local(where):
+                remedy = remedy.replace(f"see {SEE}", f"on its machine see {SEE}")
+            return Unreachable(f"cannot reach the controller at {where}: {cause.why}; {remedy}")
+        if code == grpc.StatusCode.UNAVAILABLE:
+            return Unreachable(f"the controller at {where} does not answer: {details}; see {SEE}")
+        return Unreachable(f"the controller at {where} did not answer in time; see {SEE}")
     if code == grpc.StatusCode.UNIMPLEMENTED:
         return Failed(f"the server at {where} does not know this request; is it an older leadline?")
     if code == grpc.StatusCode.INVALID_ARGUMENT:

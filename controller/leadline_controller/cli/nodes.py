@@ -22,7 +22,7 @@ _COLUMNS = (
 _NUMBERS = frozenset((*_COLUMNS[2:], "LOST"))
 _WIDE = ("TIER", "CPU\nrequested", "MEMORY\nrequested", "LOST", "VERSION", "ADDRESS", "MODEL")
 _NOTES = "NOTES"
-_AGENT_STYLE = {"online": "green", "offline": "red", "unknown": DIM}
+_AGENT_STYLE = {"online": "green", "offline": "red", "silent": "yellow", "unknown": DIM}
 
 
 def document(status: pb.NodeStatus) -> dict[str, Any]:

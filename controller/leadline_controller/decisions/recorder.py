@@ -17,7 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from operator import sub
+from pathlib import Path
 from typing import TypeVar
 
 from leadline_controller.decisions import times
@@ -59,6 +61,20 @@ _MAX_BLOCKS = 20_000
 _BLOCKS_AT_ONCE = 128
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseReading:
+    """How the database is. path: None if decisions are kept in memory only. size_bytes and
+    free_bytes: of the file and its disk when it was written last. problem: why it can't be written.
+    late_s: for how long the thread has been at it. lost: changes since the start."""
+
+    path: Path | None = None
+    size_bytes: int = 0
+    free_bytes: int | None = None
+    problem: str = ""
+    late_s: float = 0.0
+    lost: int = 0
+
+
 class Recorder:
     """The decisions of this run and of earlier ones. Its thread runs between `start` and `stop`;
     what is added before `start` is written then."""
@@ -84,6 +100,9 @@ class Recorder:
         self._report_s = -math.inf
         self._closing = False
         self._thread: threading.Thread | None = None
+        # Set by the thread: what it measured last, and since when it works on what it took.
+        self._measured = DatabaseReading(settings.path if settings.max_mb else None)
+        self._busy_s: float | None = None
 
     def start(self) -> None:
         """Start the thread, which opens the database."""
@@ -106,6 +125,12 @@ class Recorder:
             )
 
     # Called in the event loop.
+
+    def reading(self) -> DatabaseReading:
+        """How the database is."""
+        busy_s = self._busy_s
+        late_s = 0.0 if busy_s is None else max(0.0, self._now().up_s - busy_s)
+        return replace(self._measured, late_s=late_s, lost=self._lost + self._failed)
 
     def put(self, change: Change) -> None:
         """Queue a new decision, or the new outcome of an earlier one. The sink of the log."""
@@ -206,7 +231,10 @@ class Recorder:
     # Run in the thread.
 
     def _run(self) -> None:
+        self._busy_s = self._now().up_s
         store = self._opened()
+        self._measure(store)
+        self._busy_s = None
         durable_at_s = math.inf
         while not self._closing or self._waiting or self._queries or self._blocks:
             up_s = self._now().up_s
@@ -217,6 +245,7 @@ class Recorder:
             self._hurry.wait(_GATHER_S)
             self._work.clear()
             self._hurry.clear()
+            self._busy_s = self._now().up_s
             # What was queued before a query is written before it runs.
             queries = [self._queries.popleft() for _ in range(len(self._queries))]
             wrote = self._write(store)
@@ -228,9 +257,16 @@ class Recorder:
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
             for query in queries:
                 query(store)
+            self._measure(store)
+            self._busy_s = None
             self._report_losses(up_s)
         store.close()
         self._report_losses(math.inf)
+
+    def _measure(self, store: Store) -> None:
+        size, free = store.usage()
+        path = self._measured.path
+        self._measured = DatabaseReading(path, size, free, store.problem)
 
     def _opened(self) -> Store:
         try:

@@ -6,6 +6,7 @@ beside the new one, and a record that can't be written does not affect the other
 """
 
 import logging
+import shutil
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -66,7 +67,8 @@ class HistorySettings:
 
 
 class Store:
-    """All stored decisions. For use by one thread; no method raises an error of the disk."""
+    """All stored decisions. For use by one thread; no method raises an error of the disk. problem:
+    why the disk can't be written now, empty if it can."""
 
     def __init__(self, settings: HistorySettings, now: Callable[[], Moment]) -> None:
         self._settings = settings
@@ -78,12 +80,26 @@ class Store:
         self._retry_s = float("-inf")
         self._rescued_s = float("-inf")
         self._outage_logged = False
+        self.problem = ""
         self._rejected = 0
         self._rejected_logged_s = float("-inf")
         # Of decisions that are on the disk, while it can't be written.
         self._outcomes: deque[OutcomeChange] = deque(maxlen=_MAX_OUTCOMES)
         self._memory = self._in_memory()
         self._try_disk()
+
+    def usage(self) -> tuple[int, int | None]:
+        """Bytes of the file and its journal, and bytes that are free beside it; None if unknown."""
+        if self._path is None:
+            return 0, None
+        size = 0
+        for ending in ("", "-wal"):
+            with suppress(OSError):
+                size += self._path.with_name(self._path.name + ending).stat().st_size
+        try:
+            return size, shutil.disk_usage(self._path.parent).free
+        except OSError:
+            return size, None
 
     def close(self) -> None:
         """Write what is in memory if the disk works, and close the file."""
@@ -238,7 +254,7 @@ class Store:
         except _DISK_ERRORS as error:
             self._lose_disk(error)
             return
-        self._writable = True
+        self._writable, self.problem = True, ""
         self._outcomes.clear()
         self._memory.close()
         self._memory = self._in_memory()
@@ -249,6 +265,7 @@ class Store:
     def _lose_disk(self, error: Exception) -> None:
         now_s = self._now().up_s
         self._writable = False
+        self.problem = str((error.strerror if isinstance(error, OSError) else None) or error)
         self._retry_s = now_s + _RETRY_S
         if is_corrupt(error) and self._disk is not None:
             with suppress(sqlite3.Error):
@@ -261,7 +278,7 @@ class Store:
             self._outage_logged = True
             log.warning(
                 "%s: %s; decisions are kept in memory until it can be written",
-                *(self._path, (error.strerror if isinstance(error, OSError) else None) or error),
+                *(self._path, self.problem),
             )
 
     def _opened(self, path: Path) -> Database:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -105,6 +106,12 @@ class ApiServer:
     def url(self) -> str:
         """The server's URL, for messages."""
         return str(self._client.configuration.host)
+
+    @property
+    def cert_file(self) -> Path | None:
+        """The client certificate of the login, if it has one."""
+        file = self._client.configuration.cert_file
+        return Path(file) if isinstance(file, str) and file else None
 
     async def get(self, path: str, **query: str) -> Json:
         """Read an object or a list."""
@@ -210,27 +217,6 @@ class ApiServer:
             _log.warning("can't renew the credentials: %s", error)
 
 
-class ReachabilityLog:
-    """Logs once that the API server can't be used, and once that it can again, whichever of
-    several watches notices first."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._failing: dict[str, type[ClusterError]] = {}
-
-    def failed(self, path: str, error: ClusterError) -> None:
-        """A request for `path` failed."""
-        if type(error) not in self._failing.values():
-            what = "can't be reached" if isinstance(error, UnavailableError) else "refuses"
-            _log.warning("API server %s %s: %s; trying again", self._url, what, error)
-        self._failing[path] = type(error)
-
-    def succeeded(self, path: str) -> None:
-        """A request for `path` succeeded."""
-        if self._failing.pop(path, None) and not self._failing:
-            _log.info("API server %s answers again", self._url)
-
-
 class _FencedBody(aiohttp.BytesPayload):
     """The JSON of a request, which is not sent after the fence has closed.
 
@@ -322,4 +308,5 @@ def _is_refused_by_budget(text: str) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    missing = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return str(error) or missing

@@ -24,11 +24,12 @@ from leadline_controller.framework.ports import (
     Workload,
 )
 from leadline_controller.framework.resources import VolumePlan
-from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog, pod_path
+from leadline_controller.kube.client import ApiServer, Json, pod_path
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventSink
 from leadline_controller.kube.lease import KubeLease
 from leadline_controller.kube.notes import Notes
+from leadline_controller.kube.reachability import Reachability, ReachabilityLog
 from leadline_controller.kube.reflector import watch_cluster, watch_pulls
 from leadline_controller.kube.workloads import Workloads
 from leadline_controller.kubeobjects.resources import read_claim, read_volume
@@ -77,6 +78,15 @@ class KubeCluster:
         fenced = copy(self)
         fenced._fence = fence
         return fenced
+
+    @property
+    def cert_file(self) -> Path | None:
+        """The client certificate of the kubeconfig, if it has one."""
+        return self._server.cert_file
+
+    def reachability(self) -> Reachability:
+        """Which requests fail now, and when the API server answered last."""
+        return self._reachability.reading()
 
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """All objects, then every change, for ever. Reconnects by itself and logs it."""

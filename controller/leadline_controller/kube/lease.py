@@ -11,7 +11,8 @@ from leadline_controller.framework.ports import (
     NotFoundError,
     UnavailableError,
 )
-from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog, micro_time
+from leadline_controller.kube.client import ApiServer, Json, micro_time
+from leadline_controller.kube.reachability import ReachabilityLog
 
 NAMESPACE, NAME = "kube-system", "leadline-controller"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"

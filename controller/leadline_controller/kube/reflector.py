@@ -34,10 +34,10 @@ from leadline_controller.kube.client import (
     ApiServer,
     ExpiredError,
     Json,
-    ReachabilityLog,
     error_for,
 )
 from leadline_controller.kube.convert import Converter
+from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.kubeobjects.images import read_pull
 from leadline_controller.logs import ErrorLog
 
@@ -242,6 +242,7 @@ class Reflector(Generic[T]):
                         report(self.deleted(placeholder))
                     placeholders = ()
                     async for event in events:
+                        self.reachability.succeeded(self.path)
                         version = self._report(event, report) or version
                         waits_s = backoffs_s()
             except ExpiredError as error:

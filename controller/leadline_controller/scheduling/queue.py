@@ -1,9 +1,10 @@
 """The scheduling queue: pending pods by priority and age, with back-off. The caller passes the
 time."""
 
+from collections import Counter
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
@@ -26,6 +27,18 @@ class _Entry:
     token: int = _IN_PROGRESS
 
 
+@dataclass(frozen=True, slots=True)
+class QueueReading:
+    """How many pods are in each state, and namespace/name of some that are unschedulable."""
+
+    active: int = 0
+    in_progress: int = 0
+    backoff: int = 0
+    unschedulable: int = 0
+    held: int = 0
+    unschedulable_pods: tuple[str, ...] = ()
+
+
 class SchedulingQueue:
     """Pending pods by uid. As in kube-scheduler, a pod is active, in progress, backing off, or
     unschedulable until a cluster event may help it."""
@@ -43,6 +56,21 @@ class SchedulingQueue:
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
+
+    def reading(self, named: int = 10) -> QueueReading:
+        """How many pods are in each state. named: of how many unschedulable ones the names."""
+        tokens = Counter(entry.token for entry in self._entries.values())
+        active = sum(self._valid(uid, token) is not None for *_, token, uid in self._active)
+        in_progress, held = tokens[_IN_PROGRESS], tokens[_HELD]
+        unschedulable = len(self._unschedulable)
+        return QueueReading(
+            active,
+            in_progress,
+            len(self._entries) - active - in_progress - held - unschedulable,
+            unschedulable,
+            held,
+            tuple(entry.pod.key for entry in islice(self._unschedulable.values(), named)),
+        )
 
     def put(self, pod: Pod) -> None:
         """Add or update a pending pod. An update makes an unschedulable pod active."""

@@ -48,7 +48,7 @@ from leadline_controller.scheduling.decision_step import (
     warnings_about,
 )
 from leadline_controller.scheduling.event_recorder import EventRecorder
-from leadline_controller.scheduling.queue import SchedulingQueue
+from leadline_controller.scheduling.queue import QueueReading, SchedulingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -126,6 +126,10 @@ class Scheduler:
                 wait.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._events.flush(self._leadership.leads)
+
+    def queue(self) -> QueueReading:
+        """How many pods are in each state."""
+        return self._queue.reading()
 
     def requeue(self, events: ClusterEvent) -> None:
         """Try pods again that these events may help, which the watch does not show."""

@@ -1,6 +1,7 @@
 """Decodes MQTT messages and stores them in the state, or counts why not. No I/O."""
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
@@ -65,10 +66,18 @@ class ProbeLeases(Protocol):
 
 
 class TelemetryIngestor:
-    """Stores messages in one TelemetryState. Network measurements need a lease."""
+    """Stores messages in one TelemetryState. Network measurements need a lease. unix_offset_s: from
+    the controller's monotonic clock to its wall clock."""
 
-    def __init__(self, cluster: str, state: TelemetryState, leases: ProbeLeases) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        state: TelemetryState,
+        leases: ProbeLeases,
+        unix_offset_s: Callable[[], float] = lambda: time.time() - time.monotonic(),
+    ) -> None:
         self._cluster = cluster
+        self._unix_offset_s = unix_offset_s
         self._state = state
         self._leases = leases
         # Clients of the broker may invent topics, so the cache is bounded.
@@ -131,7 +140,11 @@ class TelemetryIngestor:
             self._leases.on_birth(topic.node)
 
     def _report(self, topic: topics.Topic, message: pb.Report, stamp: Stamp) -> None:
-        self._state.report(topic.node, stamp, decode_report(message))
+        timing, ahead_s = message.timing, None
+        if timing.HasField("sent_unix_ms") and stamp.is_dated:
+            sent_s = stamp.measured_s + (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
+            ahead_s = timing.sent_unix_ms / 1000 - (sent_s + self._unix_offset_s())
+        self._state.report(topic.node, stamp, decode_report(message), ahead_s)
 
     def _rtt(self, topic: topics.Topic, message: pb.RttReport, stamp: Stamp) -> None:
         node = topic.node

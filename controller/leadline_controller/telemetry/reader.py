@@ -42,11 +42,20 @@ Receive = Callable[[str, bytes, PublishProperties, bool], None]
 
 class ReadingClient(Client):
     """Calls receive(topic, payload, properties, retained) for each PUBLISH; it must not raise.
-    failure: why the last attempt to connect failed."""
+    failure: why the last attempt to connect failed. heard_s: when the last byte arrived, on the
+    clock now_s; paho's own time of that also changes when it sends a ping."""
 
-    def __init__(self, client_id: str, receive: Receive, max_packet_bytes: int) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        receive: Receive,
+        max_packet_bytes: int,
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
         super().__init__(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=MQTTv5)
         self.failure = ""
+        self.heard_s: float | None = None
+        self._now_s = now_s
         self._receive = receive
         self._max_packet_bytes = max_packet_bytes
         self._rest = b""
@@ -75,6 +84,7 @@ class ReadingClient(Client):
             return MQTTErrorCode.MQTT_ERR_CONN_LOST
         if not data:
             return MQTTErrorCode.MQTT_ERR_CONN_LOST
+        self.heard_s = self._now_s()
         with self._msgtime_mutex:
             self._last_bytes_received = monotonic()
         try:

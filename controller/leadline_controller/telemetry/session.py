@@ -6,9 +6,11 @@ loop, which decides.
 
 import logging
 import math
+import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,12 @@ _MAX_PACKET_BYTES = 2 * MAX_BYTES
 # a gap in the sequence shows what the broker drops. With QoS 1 mosquitto delivers at most 1,020
 # retained births (its in-flight window and its queue), with QoS 0 several thousand.
 _QOS = 0
+_PING_EVERY_S = 5.0
+# Nobody subscribes to it. A broker answers every UNSUBSCRIBE, whatever its ACL.
+_PING_TOPIC = "leadline/ping"
+# Three pings without an answer: the broker hangs, or the connection is dead. paho's keepalive takes
+# up to a minute, and longer while leases are sent.
+SILENT_S = 15.0
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
 _KINDS = (*_RETAINED, topics.Kind.REPORT, topics.Kind.RTT, topics.Kind.BANDWIDTH)
@@ -73,8 +81,27 @@ class BrokerSettings:
     tls: BrokerTls | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerReading:
+    """How the session is. since_s: when it began or ended; heard_s: when the last byte came; both
+    on the session's clock. rtt_ms: the last round trip to the broker. why: there is no session.
+    refused: the kinds of messages that the broker does not let us read."""
+
+    address: str
+    connected: bool
+    since_s: float
+    heard_s: float | None = None
+    rtt_ms: float | None = None
+    why: str = ""
+    refused: tuple[str, ...] = ()
+
+    def answers(self, now_s: float) -> bool:
+        """Whether there is a session, and the broker is not silent in it."""
+        return self.connected and self.heard_s is not None and now_s - self.heard_s < SILENT_S
+
+
 class BrokerSession:
-    """Connects, reconnects, and passes messages to the ingestor."""
+    """Connects, reconnects, and passes messages to the ingestor. Call `check` twice a second."""
 
     def __init__(
         self,
@@ -88,12 +115,19 @@ class BrokerSession:
         self._now_s = now_s
         self._stopping = False
         self._is_down_logged = False
-        client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
+        self._since_s = now_s()
+        self._why = "it has not answered yet"
+        self._refused: tuple[str, ...] = ()
+        self._ping: tuple[int | None, float] = (None, -math.inf)
+        self._checked_s = self._awake_s = -math.inf
+        self._rtt_ms: float | None = None
+        client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES, now_s)
         client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
         client.on_connect = self._connected
         client.on_connect_fail = lambda *_: self._log_down(client.failure)
         client.on_disconnect = self._disconnected
         client.on_subscribe = self._subscribed
+        client.on_unsubscribe = self._unsubscribed
         if settings.tls is not None:
             client.tls_set_context(settings.tls.context())
         self._client = client
@@ -124,6 +158,35 @@ class BrokerSession:
         """Whether the broker takes leases now."""
         return self._client.is_connected()
 
+    def reading(self) -> BrokerReading:
+        """How the session is now."""
+        connected = self._client.is_connected()
+        return BrokerReading(
+            address=self._broker,
+            connected=connected,
+            since_s=self._since_s,
+            heard_s=self._client.heard_s,
+            rtt_ms=self._rtt_ms if connected else None,
+            why="" if connected else self._why,
+            refused=self._refused,
+        )
+
+    def check(self) -> None:
+        """Measure the round trip to the broker every five seconds, and leave a session in which the
+        broker is silent, to begin another one."""
+        now_s, connection = self._now_s(), self._client.socket()
+        if now_s - self._checked_s > _PING_EVERY_S:
+            self._awake_s = now_s  # this process or its machine slept; what came is not read yet
+        self._checked_s = now_s
+        if not isinstance(connection, socket.socket) or not self._client.is_connected():
+            return
+        if now_s - max(self._since_s, self._client.heard_s or -math.inf, self._awake_s) >= SILENT_S:
+            with suppress(OSError):  # the network thread sees it end, and connects again
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        elif now_s - self._ping[1] >= _PING_EVERY_S:
+            _, number = self._client.unsubscribe(_PING_TOPIC)
+            self._ping = (number, now_s)
+
     def stop(self) -> None:
         """Disconnect and end the thread."""
         self._stopping = True
@@ -153,6 +216,7 @@ class BrokerSession:
             self._client.unsubscribe(kept)  # the other subscriptions deliver later messages
 
     def _log_down(self, reason: str) -> None:
+        self._why = reason
         if not self._is_down_logged:
             self._is_down_logged = True
             line = "no broker at %s (%s); measurements are unknown, retrying"
@@ -163,6 +227,7 @@ class BrokerSession:
             self._log_down(str(reason))
             return
         self._is_down_logged = False
+        self._since_s, self._rtt_ms, self._ping = self._now_s(), None, (None, -math.inf)
         log.info("connected to the broker at %s", self._broker)
         options = SubscribeOptions(qos=_QOS)
         client.subscribe(
@@ -173,13 +238,22 @@ class BrokerSession:
         self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, *___: Any
     ) -> None:
         if not self._stopping:
-            told = flags.is_disconnect_packet_from_server
-            self._log_down(str(reason) if told else "the connection was lost")
+            now_s, told = self._now_s(), flags.is_disconnect_packet_from_server
+            silent = now_s - (self._client.heard_s or self._since_s) >= SILENT_S
+            lost = f"it did not answer for {SILENT_S:g} s" if silent else "the connection was lost"
+            self._since_s = now_s
+            self._log_down(str(reason) if told else lost)
+
+    def _unsubscribed(self, _: Client, __: Any, number: int, *___: Any) -> None:
+        if number == self._ping[0]:
+            self._rtt_ms = 1000 * (self._now_s() - self._ping[1])
 
     def _subscribed(
         self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], *____: Any
     ) -> None:
         refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
+        if len(reasons) == len(_KINDS):  # else it answers request_retained
+            self._refused = tuple(map(str, refused))
         if refused:
             log.warning(
                 "the broker at %s does not let us read %s of cluster %s; allow it in its ACL",

@@ -68,6 +68,7 @@ class _Record:
     agent: Agent
     board: BoardReading | None = None
     board_at_s: float = -np.inf
+    clock_ahead_s: float | None = None
     birth_session: tuple[bytes, int] | None = None
     last_seen_s: float = -np.inf
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
@@ -197,8 +198,15 @@ class TelemetryState:
             elif record.sequence.is_current(boot_id, session):
                 record.agent = replace(record.agent, online=online)
 
-    def report(self, node: str, stamp: Stamp, reading: BoardReading) -> bool:
-        """Store a report. False when it is not current."""
+    def report(
+        self,
+        node: str,
+        stamp: Stamp,
+        reading: BoardReading,
+        clock_ahead_s: float | None = None,
+    ) -> bool:
+        """Store a report. clock_ahead_s: by how much the board's wall clock is ahead of ours. False
+        when it is not current."""
         with self._lock:
             record = self._accept(node, stamp)
             if record is None:
@@ -210,6 +218,7 @@ class TelemetryState:
                 column = self._columns[name]
                 row[column], row_at_s[column] = value, stamp.measured_s
             record.board, record.board_at_s = reading, stamp.measured_s
+            record.clock_ahead_s = clock_ahead_s
             used_mbps, link_mbps = (reading.values.get(name) for name in (_USED, _LINK))
             if self._bandwidths.carry(node, used_mbps, link_mbps, stamp.measured_s):
                 self._refresh_bandwidth(node, stamp.measured_s)
@@ -295,6 +304,12 @@ class TelemetryState:
             if record is None or record.board is None:
                 return None
             return now_s - record.board_at_s
+
+    def clock_ahead_s(self, node: str) -> float | None:
+        """By how much the board's wall clock was ahead of ours in its newest report; None if
+        unknown."""
+        with self._lock:
+            return self._records[node].clock_ahead_s if node in self._records else None
 
     def lost_messages(self, node: str) -> int:
         """How many messages of this node were lost."""

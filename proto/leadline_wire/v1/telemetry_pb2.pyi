@@ -20,12 +20,14 @@ class Origin(_message.Message):
     def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[bytes] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Timing(_message.Message):
-    __slots__ = ("measured_boot_ms", "sent_boot_ms")
+    __slots__ = ("measured_boot_ms", "sent_boot_ms", "sent_unix_ms")
     MEASURED_BOOT_MS_FIELD_NUMBER: _ClassVar[int]
     SENT_BOOT_MS_FIELD_NUMBER: _ClassVar[int]
+    SENT_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     measured_boot_ms: int
     sent_boot_ms: int
-    def __init__(self, measured_boot_ms: _Optional[int] = ..., sent_boot_ms: _Optional[int] = ...) -> None: ...
+    sent_unix_ms: int
+    def __init__(self, measured_boot_ms: _Optional[int] = ..., sent_boot_ms: _Optional[int] = ..., sent_unix_ms: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("origin", "timing", "cpu", "memory", "disk", "network", "temperature", "collectors")

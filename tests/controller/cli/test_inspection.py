@@ -311,7 +311,8 @@ async def test_with_certificates_a_tls_controller_answers(
     for code, errors in (refused, plain):
         assert code == 3
         assert len(errors.splitlines()) == 1  # none of gRPC's own lines about handshakes
-    assert "check --ca, --cert and --key" in refused[1]
+    assert "it does not accept the certificate in --cert" in refused[1]
+    assert "give --ca, --cert and --key" in plain[1]
 
 
 async def started(*arguments: str) -> asyncio.subprocess.Process:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from leadline_controller.decisions.explanation import explanation
 from leadline_controller.decisions.log import BOUND, DELETED, GONE, PENDING, DecisionLog
-from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.decisions.recorder import DatabaseReading, Recorder
 from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.cycle import decide
 from leadline_controller.framework.model import Pod
@@ -99,3 +99,30 @@ async def test_an_explanation_is_the_same_from_memory_and_from_the_file(tmp_path
     for name, column in live.parts.items():
         assert column.tolist() == stored.parts[name].tolist()
     await recorder.stop()
+
+
+async def test_a_reading_has_the_size_of_the_file_and_why_it_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "occupied").write_text("no folder")
+    for path, is_sound in ((tmp_path / "d.db", True), (tmp_path / "occupied/d.db", False)):
+        recorder = Recorder(HistorySettings(path))
+        log = DecisionLog(sink=recorder.put)
+        recorder.start()
+        try:
+            add_pending(log, ("one",))
+            await recorder.about("default/one")  # what was put before is written by then
+            await recorder.about("default/one")  # and measured
+            reading = recorder.reading()
+            assert reading.path == path
+            assert (reading.size_bytes > 0) is is_sound
+            assert (reading.problem == "") is is_sound
+            assert reading.free_bytes is not None
+            assert reading.lost == 0
+        finally:
+            await recorder.stop()
+
+
+async def test_a_reading_without_a_file_has_none() -> None:
+    assert Recorder(HistorySettings(None)).reading() == DatabaseReading()
+    assert Recorder(HistorySettings(Path("/d.db"), max_mb=0)).reading().path is None

@@ -220,10 +220,16 @@ def test_a_full_disk_loses_no_decision(
         assert names_since(store) == everything  # some from disk, the others from memory
         store.write([OutcomeChange("default/before", "uid-before", "bound")])
         store.write([OutcomeChange("default/p49", "uid-p49", "bound")])
+        assert store.problem
     (line,) = log_lines(caplog)
     assert "kept in memory" in line
     machine.wait(MINUTE_S)
     store.write([machine.record("after")])
+    assert store.problem == ""
+    size, free = store.usage()
+    assert size >= (tmp_path / "d.db").stat().st_size > 0
+    assert free is not None
+    assert free > 0
     assert names_since(store) == [*everything, "after"]
     store.close()
     store = open_store(tmp_path / "d.db", machine)

@@ -541,3 +541,33 @@ def test_no_sequence_of_messages_raises_or_corrupts_the_state(
             assert link.rtt_ms is None or link.rtt_ms >= 0
         assert ingest.state.link_table(table, NOW_S).worst_rtt_ms != inf
         assert 0 <= ingest.state.lost_messages("n1") <= 2**63
+
+
+def test_a_report_tells_by_how_much_the_boards_clock_is_ahead() -> None:
+    state = TelemetryState(TimesToLive())
+    ingestor = TelemetryIngestor(CLUSTER, state, PermissiveLeases(), lambda: 1_800_000_000.0)
+    board = BoardMessages("n1")
+
+    def sent(ahead_s: float, age_ms: int = 0) -> None:
+        report = board.report(age_ms=age_ms)
+        report.timing.sent_unix_ms = round(1000 * (1_800_000_000 + NOW_S + ahead_s))
+        topic = board.topic(topics.Kind.REPORT)
+        ingestor.ingest(topic, payload(report), SCHEMA, NOW_S, retained=False)
+
+    assert state.clock_ahead_s("n1") is None
+    sent(-600)
+    assert state.clock_ahead_s("n1") == pytest.approx(-600)
+    sent(3.5, age_ms=5000)  # measured earlier, and sent now
+    assert state.clock_ahead_s("n1") == pytest.approx(3.5)
+    ingestor.ingest(
+        board.topic(topics.Kind.REPORT), payload(board.report()), SCHEMA, NOW_S, retained=False
+    )
+    assert state.clock_ahead_s("n1") is None  # of an agent before this field
+
+
+def test_a_wall_clock_beyond_all_bounds_is_refused(ingest: IngestHarness) -> None:
+    board = BoardMessages("n1")
+    report = board.report()
+    report.timing.sent_unix_ms = 2**63
+    ingest.take(board, report)
+    assert ingest.state.refused == {"out_of_range": 1}

@@ -1,6 +1,8 @@
 """The controller's session with a real mosquitto."""
 
 import logging
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,7 +12,12 @@ from typing import Any
 
 import pytest
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.session import BrokerSession, BrokerSettings, BrokerTls
+from leadline_controller.telemetry.session import (
+    SILENT_S,
+    BrokerSession,
+    BrokerSettings,
+    BrokerTls,
+)
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_wire import topics
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -385,3 +392,73 @@ def test_a_session_knows_whether_its_thread_is_running() -> None:
     assert ears.session.is_running()
     ears.session.stop()
     assert not ears.session.is_running()
+
+
+@contextmanager
+def frozen(broker: Broker) -> Iterator[None]:
+    """Stop the broker without ending its connections."""
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_the_round_trip_to_the_broker_is_measured(caplog: pytest.LogCaptureFixture) -> None:
+    with mosquitto() as broker, connected_ears(broker, caplog) as ears:
+
+        def measured() -> float | None:
+            ears.now_s += 1.0  # so that it is time for a ping, which seems to take long
+            ears.session.check()
+            return ears.session.reading().rtt_ms
+
+        wait_until(lambda: measured() is not None, "a ping is answered", 60)
+        reading = ears.session.reading()
+        assert reading.connected
+        assert reading.address == f"{broker.host}:{broker.port}"
+        assert reading.answers(ears.now_s)
+        assert (reading.why, reading.refused) == ("", ())
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "TLS"])
+def test_a_session_with_a_frozen_broker_is_left_and_another_begins(
+    is_secure: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = server = None
+    if is_secure:
+        authority = Authority(tmp_path)
+        server = authority.server("127.0.0.1")
+        own = authority.client("controller")
+        tls = BrokerTls(own.ca_file, own.cert_file, own.key_file)
+    with mosquitto(tls=server) as broker, connected_ears(broker, caplog, tls) as ears:
+        wait_until(lambda: ears.session.reading().answers(ears.now_s), "the broker answers", 60)
+        with frozen(broker):
+            for _ in range(int(SILENT_S)):
+                ears.session.check()
+                ears.now_s += 1
+            assert ears.session.reading().connected  # not yet
+            assert not ears.session.reading().answers(ears.now_s)
+            ears.session.check()
+            wait_until(lambda: not ears.session.is_connected(), "the session is left", 60)
+            assert "did not answer" in ears.session.reading().why or is_secure
+            assert "did not answer" in caplog.text
+        wait_until(lambda: ears.session.reading().answers(ears.now_s), "it answers again", 90)
+
+
+def test_a_controller_that_slept_first_reads_what_came(caplog: pytest.LogCaptureFixture) -> None:
+    with mosquitto() as broker, connected_ears(broker, caplog) as ears, frozen(broker):
+        ears.session.check()
+        ears.now_s += 3600
+        ears.session.check()
+        time.sleep(0.2)
+        assert ears.session.is_connected()
+    assert down(caplog) == []
+
+
+def test_why_there_is_no_session_is_kept() -> None:
+    with listening("127.0.0.1", free_port()) as ears:
+        wait_until(lambda: "refused" in ears.session.reading().why, "it is refused", 60)
+        reading = ears.session.reading()
+    assert not reading.connected
+    assert not reading.answers(ears.now_s)
+    assert reading.heard_s is None

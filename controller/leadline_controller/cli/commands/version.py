@@ -36,9 +36,18 @@ def version(output: Format, endpoint: Endpoint) -> None:
             "strategy": answer.strategy,
             "leader": answer.leader,
             "lease_holder": answer.lease_holder or None,
+            "unreachable": list(answer.unreachable),
         }
-        role = "leads" if answer.leader else f"stands by; {answer.lease_holder or 'nobody'} leads"
+        if answer.leader:
+            role = "leads"
+        elif "API server" in answer.unreachable:
+            role = "does not lead"  # whoever held the Lease last may have lost it
+        else:
+            role = f"stands by; {answer.lease_holder or 'nobody'} leads"
         summary = f"{answer.version}, {role}"
+        if answer.unreachable:
+            away = " and the ".join(answer.unreachable)
+            summary += f"; cannot reach the {away}, see leadline status"
     rows = [*found.items(), ("controller", summary)]
     found["controller"] = controller
     emit(output, lambda: found, lambda _: [table(("PART", "VERSION"), rows)])

@@ -1,0 +1,46 @@
+"""When the controller's certificates end."""
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFile:
+    """A file with a certificate, the first of which counts. setting: where it is configured."""
+
+    setting: str
+    path: Path
+
+    def ends_unix_s(self) -> float | None:
+        """When it ends, Unix seconds; None when it can't be read."""
+        # What the standard library parses a peer's certificate with; it has no public name for a
+        # file. Cryptography would be 10 MB more on every server.
+        decode: Any = getattr(getattr(ssl, "_ssl", None), "_test_decode_cert", None)
+        try:
+            return float(ssl.cert_time_to_seconds(decode(str(self.path))["notAfter"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+class TlsSettings(Protocol):
+    """The certificates of a section of the settings."""
+
+    @property
+    def ca_file(self) -> Path:
+        """The authority that is trusted."""
+        ...
+
+    @property
+    def cert_file(self) -> Path:
+        """The certificate that is shown."""
+        ...
+
+
+def certificate_files(section: str, tls: TlsSettings | None) -> Iterator[CertificateFile]:
+    """The two certificates of a section of the settings, such as "broker.tls"; none without TLS."""
+    if tls is not None:
+        yield CertificateFile(f"{section}.ca_file", tls.ca_file)
+        yield CertificateFile(f"{section}.cert_file", tls.cert_file)

@@ -1,0 +1,370 @@
+"""What is wrong with a controller, from the reading that GetStatus answers. Pure.
+
+Each check looks at one part. docs/troubleshooting.md has an entry for each kind of problem.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from leadline_wire.v1 import status_pb2 as pb
+
+from leadline_controller.api.nodes import API_SERVER, BROKER
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+FAILING_S = 5.0  # a single request that fails is repeated at once
+LATE_S = 30.0
+ENDING_S = 14 * 86_400.0
+LEAST_FREE_BYTES = 100 * 2**20
+SKEWED_S = 10.0
+_MOST_NAMES = 8
+_MOST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem: how bad it is, what to do, and the commands that help."""
+
+    severity: Severity
+    remedy: str
+    commands: tuple[str, ...] = ()
+
+
+_UNIT = ("systemctl status leadline-controller", "journalctl -u leadline-controller -n 50")
+_MOSQUITTO = ("systemctl status mosquitto", "journalctl -u mosquitto -n 50")
+_AGENT = ("systemctl status leadline-agent", "journalctl -u leadline-agent -n 50")
+_K3S = ("systemctl status k3s", "journalctl -u k3s -n 50", "kubectl get --raw /readyz")
+_DISK = ("df -h /var/lib/leadline-controller", "journalctl -u leadline-controller -n 50")
+KINDS: Mapping[str, Kind] = {
+    "broker-away": Kind(
+        "error",
+        "see on the broker's machine whether it runs or hangs, and restart it if so",
+        (*_MOSQUITTO, "systemctl restart mosquitto"),
+    ),
+    "broker-silent": Kind(
+        "error",
+        "see on the broker's machine whether it hangs, and restart it if it does",
+        (*_MOSQUITTO, "systemctl restart mosquitto"),
+    ),
+    "broker-refuses": Kind(
+        "error", "let the controller read these topics in the broker's ACL", _MOSQUITTO
+    ),
+    "api-server-away": Kind("error", "see on the server whether Kubernetes runs", _K3S),
+    "api-server-refuses": Kind(
+        "error",
+        "give the controller's account its rights again",
+        ("leadline kube manifests | kubectl apply -f -", *_UNIT),
+    ),
+    "cluster-unread": Kind(
+        "error", "wait until the controller has read nodes and pods, and see its log", _UNIT
+    ),
+    "no-leader": Kind(
+        "error",
+        "see why nobody holds the Lease; until then no pod is placed",
+        ("kubectl -n kube-system get lease leadline-controller -o yaml", *_UNIT),
+    ),
+    "loop-stuck": Kind(
+        "error",
+        "restart the controller, and please report it",
+        ("systemctl restart leadline-controller", *_UNIT),
+    ),
+    "board-offline": Kind(
+        "warning", "see on the board whether it is on and its agent runs", ("ping BOARD", *_AGENT)
+    ),
+    "board-silent": Kind(
+        "warning",
+        "see on the board whether its agent runs or the board hangs",
+        ("ping BOARD", *_AGENT),
+    ),
+    "board-without-agent": Kind("note", "install the agent, or leave it without", _AGENT),
+    "board-under-voltage": Kind(
+        "warning",
+        "give the board a better supply or cable; it is slower until then",
+        ("vcgencmd get_throttled", "leadline node BOARD"),
+    ),
+    "board-throttled": Kind(
+        "warning",
+        "cool the board or check its supply; it is slower until then",
+        ("vcgencmd measure_temp", "vcgencmd get_throttled", "leadline node BOARD"),
+    ),
+    "board-clock-skewed": Kind(
+        "warning",
+        "let the board's clock be set; certificates and tokens fail with a wrong one",
+        ("timedatectl", "systemctl status systemd-timesyncd"),
+    ),
+    "board-contradicting": Kind(
+        "warning",
+        "check the load of the board and its agent; what it measures does not count",
+        ("leadline node BOARD", *_AGENT),
+    ),
+    "board-host-limited": Kind(
+        "note",
+        "nothing: a busy board held the last bandwidth test back, so its link may do more",
+        ("leadline node BOARD",),
+    ),
+    "reports-late": Kind(
+        "warning",
+        "see whether the network or the broker is overloaded",
+        ("leadline nodes", *_MOSQUITTO),
+    ),
+    "probing-budget-spent": Kind(
+        "note",
+        "nothing, or raise probe.bytes_per_day: no bandwidth is tested there for some hours",
+        ("leadline budget",),
+    ),
+    "pods-unschedulable": Kind(
+        "warning",
+        "see why they fit nowhere",
+        ("leadline explain POD", "kubectl describe pod POD"),
+    ),
+    "binding-failed": Kind(
+        "warning", "see what the API server said", ("leadline explain POD", *_UNIT)
+    ),
+    "database-unwritable": Kind(
+        "warning",
+        "make room on the disk or mend it; decisions are kept in memory until then",
+        _DISK,
+    ),
+    "database-hangs": Kind("warning", "see whether the disk is broken", ("dmesg | tail", *_DISK)),
+    "decisions-lost": Kind("note", "see whether the disk is slow; pods are placed as ever", _DISK),
+    "disk-nearly-full": Kind("warning", "make room on the disk", _DISK),
+    "rescheduling-paused": Kind("note", "resume it when pods may be moved", ("leadline resume",)),
+    "certificate-expired": Kind(
+        "error",
+        "renew it; connections that use it fail",
+        ("ansible-playbook leadline.edge.site", "systemctl restart leadline-controller"),
+    ),
+    "certificate-ending": Kind(
+        "warning",
+        "renew it before it ends",
+        ("ansible-playbook leadline.edge.site", "systemctl restart leadline-controller"),
+    ),
+    "certificate-unreadable": Kind("warning", "see whether the file is there and whole", _UNIT),
+}
+
+
+def assess(status: pb.GetStatusResponse) -> tuple[list[pb.Problem], list[str]]:
+    """The problems, the worst first, and the parts without one, `status.problems` aside."""
+    found: list[pb.Problem] = []
+    fine: list[str] = []
+    for part, check in CHECKS.items():
+        problems = list(check(status))
+        found += problems
+        if not any(is_bad(each) for each in problems):
+            fine.append(part)
+    return sorted(found, key=lambda each: SEVERITIES.index(_severity(each))), fine
+
+
+def is_bad(problem: pb.Problem) -> bool:
+    """Whether it makes a controller unhealthy."""
+    return problem.severity != "note"
+
+
+def _severity(problem: pb.Problem) -> Severity:
+    return KINDS[problem.kind].severity
+
+
+def _problem(kind: str, where: str, what: str, **names: str) -> pb.Problem:
+    """names: what stands for BOARD or POD in the commands."""
+    how = KINDS[kind]
+    commands = list(how.commands)
+    for name, value in names.items():
+        commands = [each.replace(name, value) for each in commands]
+    text = " ".join(what.split())
+    if len(text) > _MOST_TEXT:
+        text = f"{text[:_MOST_TEXT]} ..."
+    return pb.Problem(
+        kind=kind,
+        severity=how.severity,
+        where=where,
+        what=text,
+        remedy=how.remedy,
+        commands=commands,
+    )
+
+
+def _broker(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    if not status.HasField("broker"):
+        return
+    broker = status.broker
+    where = f"{BROKER} {broker.address}"
+    unknown = "so nothing is known of the boards"
+    if not broker.connected:
+        why = f" ({broker.why})" if broker.why else ""
+        what = f"no session for {duration(broker.since_s)}{why}, {unknown}"
+        yield _problem("broker-away", where, what)
+    elif not broker.answers:
+        silent_s = broker.heard_age_s if broker.HasField("heard_age_s") else broker.since_s
+        what = f"does not answer for {duration(silent_s)}, {unknown}"
+        yield _problem("broker-silent", where, what)
+    elif broker.refused:
+        what = f"does not let the controller read {', '.join(broker.refused)}"
+        yield _problem("broker-refuses", where, what)
+
+
+def _api_server(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    if not status.HasField("api_server"):
+        return
+    server = status.api_server
+    where = f"{API_SERVER} {server.url}"
+    away = [each for each in server.failures if _is_away(each)]
+    if away:
+        longest = max(away, key=lambda each: each.since_s)
+        what = f"cannot be reached for {duration(longest.since_s)}: {longest.error}"
+        yield _problem("api-server-away", where, what)
+    for each in [each for each in server.failures if each.refused][:_MOST_NAMES]:
+        yield _problem("api-server-refuses", where, f"refuses {each.path}: {each.error}")
+    if not away and not server.listed:
+        what = f"nodes and pods are not read yet, {duration(status.up_s)} after the start"
+        yield _problem("cluster-unread", where, what)
+
+
+def _is_away(failure: pb.RequestFailure) -> bool:
+    return not failure.refused and failure.since_s >= FAILING_S
+
+
+def _leadership(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    leadership = status.leadership
+    away = any(_is_away(each) for each in status.api_server.failures)
+    if leadership.leads or (leadership.holder and not away):
+        return
+    last = f"; the last one known is {leadership.holder}" if leadership.holder else ""
+    what = f"this controller does not lead, and it is not known that another one does{last}"
+    yield _problem("no-leader", "leadership", what)
+
+
+def _stuck(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    if status.stuck:
+        yield _problem("loop-stuck", "controller", f"stuck: {', '.join(status.stuck)}")
+
+
+_STATES = {
+    "under-voltage": ("board-under-voltage", "the supply voltage is too low"),
+    "throttled": ("board-throttled", "throttled"),
+    "host-limited": ("board-host-limited", "bandwidth is host-limited"),
+}
+
+
+def _boards(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    names: dict[tuple[str, str], list[str]] = {}
+    skews_s: dict[str, float] = {}
+    hears = not status.HasField("broker") or status.broker.answers
+    for board in status.boards.boards:
+        if not hears:
+            pass
+        elif board.agent == "offline":
+            names.setdefault(("board-offline", "the agent is offline"), []).append(board.name)
+        elif board.agent == "silent":
+            what = "online by their last word, but reports have ended"
+            names.setdefault(("board-silent", what), []).append(board.name)
+        elif board.agent == "unknown":
+            what = "no agent was ever heard"
+            names.setdefault(("board-without-agent", what), []).append(board.name)
+        for state in board.states:
+            kind = _STATES.get(state, ("board-contradicting", f"{state} its peers'"))
+            names.setdefault(kind, []).append(board.name)
+        if board.HasField("clock_ahead_s") and abs(board.clock_ahead_s) >= SKEWED_S:
+            skews_s[board.name] = abs(board.clock_ahead_s)
+    if skews_s:
+        most = duration(max(skews_s.values()))
+        what = f"the clock differs from the controller's by up to {most}"
+        names["board-clock-skewed", what] = list(skews_s)
+    for (name, what), boards in names.items():
+        where = f"board{'s' if len(boards) > 1 else ''} {listed(boards)}"
+        yield _problem(name, where, what, BOARD=boards[0])
+
+
+def _reports(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    boards = status.boards
+    if boards.HasField("median_age_s") and boards.median_age_s > LATE_S:
+        what = f"half of the boards' newest reports are older than {duration(boards.median_age_s)}"
+        yield _problem("reports-late", "reports", what)
+
+
+def _probing(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    if status.probing.spent:
+        what = "the bytes of the day are spent"
+        where = f"probing of {listed(status.probing.spent)}"
+        yield _problem("probing-budget-spent", where, what)
+
+
+def _pods(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    queue = status.queue
+    if queue.unschedulable:
+        pods = list(queue.unschedulable_pods)
+        count = queue.unschedulable
+        what = f"{count} pod{' fits' if count == 1 else 's fit'} on no node"
+        where = f"pods {listed(pods, count)}"
+        yield _problem("pods-unschedulable", where, what, POD=pods[0] if pods else "POD")
+    last = status.last_decision
+    if last.outcome.startswith("failed"):
+        what = f"the last binding {last.outcome}"
+        yield _problem("binding-failed", f"pod {last.pod}", what, POD=last.pod)
+
+
+def _database(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    database = status.database
+    where = f"database {database.path}"
+    if not database.path:
+        return
+    if database.error:
+        yield _problem("database-unwritable", where, database.error)
+    if database.late_s > LATE_S:
+        what = f"the disk has not answered for {duration(database.late_s)}"
+        yield _problem("database-hangs", where, what)
+    if database.lost:
+        what = f"{database.lost} changes of decisions are lost since the start"
+        yield _problem("decisions-lost", where, what)
+    if database.HasField("free_bytes") and database.free_bytes < LEAST_FREE_BYTES:
+        what = f"{database.free_bytes // 2**20} MiB are free on its disk"
+        yield _problem("disk-nearly-full", where, what)
+
+
+def _rescheduling(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    moves = status.rescheduling
+    if moves.paused:
+        left = f"{duration(moves.pause_left_s)} more" if moves.HasField("pause_left_s") else ""
+        what = f"paused for {left}" if left else "paused until somebody resumes"
+        yield _problem("rescheduling-paused", "rescheduling", what)
+
+
+def _certificates(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    for each in status.certificates:
+        where = f"{each.setting} {each.path}"
+        if not each.HasField("left_s"):
+            yield _problem("certificate-unreadable", where, "cannot be read as a certificate")
+        elif each.left_s <= 0:
+            yield _problem("certificate-expired", where, f"expired {duration(-each.left_s)} ago")
+        elif each.left_s < ENDING_S:
+            yield _problem("certificate-ending", where, f"ends in {duration(each.left_s)}")
+
+
+CHECKS: Mapping[str, Callable[[pb.GetStatusResponse], Iterable[pb.Problem]]] = {
+    "controller": _stuck,
+    BROKER: _broker,
+    API_SERVER: _api_server,
+    "leadership": _leadership,
+    "boards": _boards,
+    "reports": _reports,
+    "probing": _probing,
+    "pods": _pods,
+    "database": _database,
+    "rescheduling": _rescheduling,
+    "certificates": _certificates,
+}
+
+
+def listed(names: Sequence[str], count: int | None = None) -> str:
+    """Some of the names, and how many more there are of `count`."""
+    shown = names[:_MOST_NAMES]
+    more = (len(names) if count is None else count) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def duration(seconds: float) -> str:
+    """65 s, 12 min, 5 h or 3 days: the largest unit of which there are at least two."""
+    for unit, size_s in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size_s:
+            return f"{seconds // size_s:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -1,0 +1,210 @@
+"""The diagnosis service over gRPC: how each part of the controller is, and what is wrong."""
+
+# ruff: noqa: N802  # the method is named by the schema
+
+import asyncio
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from leadline_wire.v1 import control_pb2, status_pb2_grpc
+from leadline_wire.v1 import status_pb2 as pb
+
+from leadline_controller.api.nodes import InspectionSource, NodeReader
+from leadline_controller.api.problems import SKEWED_S, assess
+from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.telemetry.session import BrokerReading
+
+Context = grpc.aio.ServicerContext[Any, Any]
+SERVICE = pb.DESCRIPTOR.services_by_name["Diagnosis"].full_name
+_SLICE = 16
+_NAMED_STATES = ("under-voltage", "throttled")
+_WATCHED = ("/api/v1/nodes", "/api/v1/pods")
+
+
+class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
+    def __init__(self, source: InspectionSource) -> None:
+        self._source = source
+        self._lock = asyncio.Lock()
+
+    async def GetStatus(self, _: pb.GetStatusRequest, __: Context) -> pb.GetStatusResponse:
+        async with self._lock:  # one at a time, as all boards are read
+            status = self._parts()
+            status.boards.CopyFrom(await self._boards())
+            status.probing.CopyFrom(await asyncio.to_thread(_probing, self._source.budget()))
+            status.certificates.extend(await asyncio.to_thread(list, self._certificates()))
+        problems, fine = assess(status)
+        status.problems.extend(problems)
+        status.fine.extend(fine)
+        return status
+
+    def _parts(self) -> pb.GetStatusResponse:
+        source, now_s = self._source, self._source.now_s()
+        modes = [name for name, on in _modes(source) if on]
+        status = pb.GetStatusResponse(
+            version=source.version,
+            cluster=source.cluster_name,
+            up_s=now_s - source.started_s,
+            modes=modes or ["follow"],
+            strategy=source.strategy,
+            options={name: str(value) for name, value in source.options.items()},
+            leadership=pb.LeadershipCondition(
+                leads=source.leadership.leads(), holder=source.leadership.holder()
+            ),
+            stuck=source.stuck(),
+        )
+        broker, server, queue = source.broker(), source.api_server(), source.queue()
+        if broker is not None:
+            status.broker.CopyFrom(self._broker(broker, now_s))
+        if server is not None:
+            watched = [server.by_path[path] for path in _WATCHED if path in server.by_path]
+            answered = server.answered_s
+            status.api_server.CopyFrom(
+                pb.ApiServerCondition(
+                    url=server.url,
+                    listed=source.cluster.listed,
+                    answered_age_s=None if answered is None else now_s - answered,
+                    watched_age_s=now_s - min(watched) if len(watched) == len(_WATCHED) else None,
+                    failures=[
+                        pb.RequestFailure(
+                            path=each.path,
+                            error=each.error,
+                            refused=each.refused,
+                            since_s=now_s - each.since_s,
+                        )
+                        for each in server.failures
+                    ],
+                )
+            )
+        if queue is not None:
+            status.queue.CopyFrom(
+                pb.QueueCondition(
+                    active=queue.active,
+                    in_progress=queue.in_progress,
+                    backoff=queue.backoff,
+                    unschedulable=queue.unschedulable,
+                    held=queue.held,
+                    unschedulable_pods=queue.unschedulable_pods,
+                )
+            )
+        self._fill_decisions(status)
+        self._fill_moves(status)
+        return status
+
+    def _broker(self, broker: BrokerReading, now_s: float) -> pb.BrokerCondition:
+        telemetry = self._source.telemetry
+        return pb.BrokerCondition(
+            address=broker.address,
+            connected=broker.connected,
+            since_s=now_s - broker.since_s,
+            heard_age_s=None if broker.heard_s is None else now_s - broker.heard_s,
+            rtt_ms=broker.rtt_ms,
+            answers=broker.answers(now_s),
+            why=broker.why,
+            refused=broker.refused,
+            accepted=telemetry.accepted,
+            not_accepted=dict(telemetry.refused),
+        )
+
+    def _fill_decisions(self, status: pb.GetStatusResponse) -> None:
+        source, now = self._source, self._source.decisions.now()
+        last = max(source.decisions.all(), key=lambda record: record.number, default=None)
+        if last is not None:
+            status.last_decision.CopyFrom(
+                pb.DecisionCondition(
+                    pod=last.pod,
+                    node=last.node or "",
+                    strategy=last.strategy,
+                    outcome=last.outcome,
+                    age_s=last.last.age_s(now),
+                )
+            )
+        database = source.history.reading()
+        status.database.CopyFrom(
+            pb.DatabaseCondition(
+                path="" if database.path is None else str(database.path),
+                size_bytes=database.size_bytes,
+                free_bytes=database.free_bytes,
+                error=database.problem,
+                late_s=database.late_s,
+                lost=database.lost,
+            )
+        )
+
+    def _fill_moves(self, status: pb.GetStatusResponse) -> None:
+        rescheduler = self._source.rescheduler()
+        if rescheduler is None:
+            return
+        now_s, pause = rescheduler.now_unix_s() or 0.0, rescheduler.journal.pause
+        moves = pb.MovesCondition(
+            mode=rescheduler.settings.mode,
+            paused=pause is not None and pause.holds(now_s),
+            running=rescheduler.running.id if rescheduler.running else "",
+            moves_in_hour=len(rescheduler.journal.of_the_hour(now_s)),
+        )
+        if moves.paused and pause is not None and pause.until_s is not None:
+            moves.pause_left_s = pause.until_s - now_s
+        status.rescheduling.CopyFrom(moves)
+
+    async def _boards(self) -> pb.BoardsCondition:
+        reader, ages_s = NodeReader(self._source), []
+        boards = pb.BoardsCondition(total=len(reader.names))
+        for at, name in enumerate(reader.names):
+            if at % _SLICE == 0:
+                await asyncio.sleep(0)  # a decision must not wait for all boards
+            node = reader.status(name)
+            ahead_s = self._source.telemetry.clock_ahead_s(name)
+            states = list(_states(node))
+            if node.agent == "online" and node.HasField("report_age_s"):
+                ages_s.append(node.report_age_s)
+            skewed = ahead_s is not None and abs(ahead_s) >= SKEWED_S
+            if node.agent != "online" or states or skewed:
+                age_s = node.report_age_s if node.HasField("report_age_s") else None
+                boards.boards.append(
+                    pb.BoardCondition(
+                        name=name,
+                        agent=node.agent,
+                        states=states,
+                        report_age_s=age_s,
+                        clock_ahead_s=ahead_s,
+                    )
+                )
+        boards.reporting = len(ages_s)
+        if ages_s:
+            boards.median_age_s, boards.oldest_age_s = statistics.median(ages_s), max(ages_s)
+        return boards
+
+    def _certificates(self) -> Iterator[pb.CertificateCondition]:
+        now = self._source.decisions.now()
+        now_unix_s = now.unix_s(now)
+        for each in self._source.certificates:
+            ends_s = each.ends_unix_s()
+            left_s = None if ends_s is None or now_unix_s is None else ends_s - now_unix_s
+            yield pb.CertificateCondition(setting=each.setting, path=str(each.path), left_s=left_s)
+
+
+def service(source: InspectionSource) -> status_pb2_grpc.DiagnosisServicer:
+    """The service of this controller."""
+    return _Diagnosis(source)
+
+
+def _modes(source: InspectionSource) -> tuple[tuple[str, bool], ...]:
+    return (("standalone", source.places), ("extender", source.advises))
+
+
+def _states(node: control_pb2.NodeStatus) -> Iterator[str]:
+    yield from (note for note in _NAMED_STATES if note in node.notes)
+    if any(metric.host_limited for metric in node.metrics):
+        yield "host-limited"
+    yield from (f"{what} contradict" for what in node.contradicting)
+
+
+def _probing(budget: BudgetReading) -> pb.ProbingCondition:
+    accounts = (*budget.nodes, *budget.uplinks)
+    spent = [x.name for x in accounts if x.bytes_per_day > 0 and x.day_bytes_left <= 0]
+    probing = pb.ProbingCondition(running=len(budget.running), spent=spent)
+    if accounts:
+        most = max(accounts, key=lambda each: each.hour_share)
+        probing.hour_share, probing.allowed_share = most.hour_share, most.allowed_share
+    return probing

@@ -1,0 +1,152 @@
+"""What is wrong, from readings made by hand: one for each kind of problem."""
+
+import pytest
+from google.protobuf.text_format import Merge
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.api.problems import CHECKS, KINDS, SEVERITIES, assess, is_bad
+from leadline_wire.v1 import status_pb2 as pb
+
+HEALTHY = """
+  version: "1.2.3" up_s: 3600 modes: "standalone" strategy: "dacs"
+  broker { address: "b:8883" connected: true since_s: 3000 heard_age_s: 1 answers: true rtt_ms: 2 }
+  api_server { url: "https://k:6443" listed: true answered_age_s: 1 watched_age_s: 30 }
+  leadership { leads: true holder: "me" }
+  boards { total: 2 reporting: 2 median_age_s: 4 oldest_age_s: 9 }
+  queue { }
+  last_decision { pod: "default/web" node: "n1" outcome: "bound" age_s: 5 }
+  database { path: "/d/decisions.db" size_bytes: 1000 free_bytes: 10000000000 }
+  rescheduling { mode: "off" }
+  certificates { setting: "broker.tls.cert_file" path: "/c.pem" left_s: 9000000 }
+"""
+# Kind of problem -> what makes the healthy one have it.
+FAULTS = {
+    "broker-away": 'broker { connected: false since_s: 65 why: "refused" answers: false }',
+    "broker-silent": "broker { answers: false heard_age_s: 65 }",
+    "broker-refuses": 'broker { refused: "report" }',
+    "api-server-away": 'api_server { failures { path: "/p" error: "no answer" since_s: 6 } }',
+    "api-server-refuses": 'api_server { failures { path: "/p" error: "403" refused: true } }',
+    "cluster-unread": "api_server { listed: false }",
+    "no-leader": 'leadership { leads: false holder: "" }',
+    "loop-stuck": 'stuck: "measuring"',
+    "board-offline": 'boards { boards { name: "n1" agent: "offline" } }',
+    "board-silent": 'boards { boards { name: "n1" agent: "silent" report_age_s: 90 } }',
+    "board-without-agent": 'boards { boards { name: "n1" agent: "unknown" } }',
+    "board-under-voltage": 'boards { boards { name: "n1" states: "under-voltage" agent: "online"}}',
+    "board-throttled": 'boards { boards { name: "n1" agent: "online" states: "throttled" } }',
+    "board-host-limited": 'boards { boards { name: "n1" agent: "online" states: "host-limited" } }',
+    "board-contradicting": 'boards { boards { name: "n1" agent: "online" '
+    'states: "round trips contradict" } }',
+    "board-clock-skewed": 'boards { boards { name: "n1" agent: "online" clock_ahead_s: -600 } }',
+    "reports-late": "boards { median_age_s: 45 }",
+    "probing-budget-spent": 'probing { spent: "n1" }',
+    "pods-unschedulable": 'queue { unschedulable: 1 unschedulable_pods: "default/giant" }',
+    "binding-failed": 'last_decision { outcome: "failed: 500: no" }',
+    "database-unwritable": 'database { error: "database or disk is full" }',
+    "database-hangs": "database { late_s: 40 }",
+    "decisions-lost": "database { lost: 3 }",
+    "disk-nearly-full": "database { free_bytes: 1000000 }",
+    "rescheduling-paused": "rescheduling { paused: true }",
+    "certificate-expired": 'certificates { setting: "s" path: "/x.pem" left_s: -60 }',
+    "certificate-ending": 'certificates { setting: "s" path: "/x.pem" left_s: 86400 }',
+    "certificate-unreadable": 'certificates { setting: "s" path: "/x.pem" }',
+}
+
+
+def reading(*faults: str) -> pb.GetStatusResponse:
+    made = pb.GetStatusResponse()
+    for text in (HEALTHY, *faults):
+        Merge(text, made)
+    return made
+
+
+def kinds(status: pb.GetStatusResponse) -> list[str]:
+    return [each.kind for each in assess(status)[0]]
+
+
+def test_a_healthy_controller_has_no_problem_and_all_parts_are_fine() -> None:
+    assert assess(reading()) == ([], list(CHECKS))
+
+
+def test_there_is_an_example_of_each_kind() -> None:
+    assert FAULTS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_each_fault_is_one_problem_of_its_kind(kind: str) -> None:
+    problems, fine = assess(reading(FAULTS[kind]))
+    assert [each.kind for each in problems] == [kind]
+    (problem,) = problems
+    assert problem.severity == KINDS[kind].severity
+    assert problem.where
+    assert problem.what
+    assert problem.remedy
+    assert "BOARD" not in "".join(problem.commands)
+    assert "POD" not in "".join(problem.commands)
+    assert (len(fine) == len(CHECKS)) == (not is_bad(problem))
+
+
+def test_the_worst_comes_first() -> None:
+    found = assess(reading(*FAULTS.values()))[0]
+    ranks = [SEVERITIES.index(each.severity) for each in found]
+    assert ranks == sorted(ranks)
+    assert ranks[0] == 0
+    assert ranks[-1] == 2
+
+
+@pytest.mark.parametrize("kind", ["broker-away", "broker-silent"])
+def test_without_a_broker_nothing_is_said_of_silent_boards(kind: str) -> None:
+    silent = 'boards { boards { name: "n1" agent: "unknown" } boards { name: "n2" agent: "silent"}}'
+    assert kinds(reading(FAULTS[kind], silent)) == [kind]
+
+
+def test_a_request_that_has_just_failed_is_not_a_problem_yet() -> None:
+    assert kinds(reading('api_server { failures { path: "/p" error: "reset" since_s: 1 } }')) == []
+
+
+def test_a_standby_is_healthy() -> None:
+    assert kinds(reading('leadership { leads: false holder: "the-other" }')) == []
+
+
+def test_a_standby_that_cannot_read_the_lease_does_not_know_who_leads() -> None:
+    standby = 'leadership { leads: false holder: "the-other" }'
+    problems, _ = assess(reading(standby, FAULTS["api-server-away"]))
+    assert [each.kind for each in problems] == ["api-server-away", "no-leader"]
+    assert "the last one known is the-other" in problems[1].what
+
+
+def test_boards_of_one_kind_are_one_line() -> None:
+    boards = "".join(
+        f'boards {{ boards {{ name: "n{at}" agent: "silent" }} }}' for at in range(300)
+    )
+    (problem,) = assess(reading(boards))[0]
+    assert problem.where == "boards n0, n1, n2, n3, n4, n5, n6, n7 and 292 more"
+
+
+def test_clocks_that_differ_are_one_line_with_the_largest_difference() -> None:
+    clocks = "".join(
+        f'boards {{ boards {{ name: "n{s}" agent: "online" clock_ahead_s: {s} }} }}'
+        for s in (3, 600, -7200)
+    )
+    (problem,) = assess(reading(clocks))[0]
+    assert problem.where == "boards n600, n-7200"
+    assert "by up to 2 h" in problem.what
+
+
+def test_the_commands_name_the_pod() -> None:
+    (problem,) = assess(reading(FAULTS["pods-unschedulable"]))[0]
+    assert problem.commands[0] == "leadline explain default/giant"
+
+
+@given(st.text(max_size=2000))
+def test_what_others_wrote_stays_one_short_line(text: str) -> None:
+    status = reading()
+    status.api_server.failures.add(path="/p", error=text, since_s=60)
+    (problem,) = assess(status)[0]
+    assert len(problem.what) < 400
+    assert len(problem.what.splitlines()) <= 1
+
+
+def test_an_empty_reading_is_no_error() -> None:
+    """As of a controller in the lab, which has no API server and no database."""
+    assert kinds(pb.GetStatusResponse()) == ["no-leader"]

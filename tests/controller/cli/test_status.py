@@ -1,0 +1,257 @@
+"""`leadline status` and `leadline doctor` against a real inspection server."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from leadline_controller.api.certificates import CertificateFile
+from leadline_controller.cli.__main__ import run
+from leadline_controller.decisions.times import Moment
+from leadline_controller.framework.ports import ForbiddenError, UnavailableError
+from leadline_controller.kube.reachability import ReachabilityLog
+from leadline_controller.scheduling.queue import QueueReading
+from leadline_controller.telemetry.session import BrokerReading
+
+from tests.controller.api.api_harness import ControllerHarness, answering, example_controller
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Leadline = Callable[..., Awaitable[Outcome]]
+HEALTHY, DEGRADED, UNREACHABLE = 0, 1, 3
+
+
+class Parts:
+    """The parts of a controller that a test sets."""
+
+    def __init__(self, harness: ControllerHarness) -> None:
+        self.harness = harness
+        now_s = harness.now_s
+        self.broker = BrokerReading("10.0.0.2:8883", True, now_s - 100, now_s - 1, 0.8)
+        self.server = ReachabilityLog("https://10.0.0.1:6443", lambda: harness.now_s)
+        for path in ("/api/v1/nodes", "/api/v1/pods"):
+            self.server.succeeded(path)
+        self.queue = QueueReading()
+        self.stuck: list[str] = []
+        self.certificates: list[CertificateFile] = []
+        harness.source = replace(
+            harness.source,
+            broker=lambda: self.broker,
+            api_server=lambda: self.server.reading(),
+            queue=lambda: self.queue,
+            stuck=lambda: self.stuck,
+            certificates=self.certificates,
+            options={"alpha": 0.5},
+        )
+
+
+@pytest.fixture
+def parts() -> Parts:
+    harness = example_controller()
+    harness.report("n2")  # with its voltage back
+    harness.decisions.set_outcome("default/web-2", "bound")
+    return Parts(harness)
+
+
+@pytest.fixture
+async def address(parts: Parts) -> AsyncIterator[str]:
+    async with answering(parts.harness) as address:
+        yield address
+
+
+@pytest.fixture
+def leadline(capsys: pytest.CaptureFixture[str], address: str) -> Leadline:
+    async def called(*arguments: str) -> Outcome:
+        code = await asyncio.to_thread(run, [*arguments, "--address", address])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return called
+
+
+async def told(leadline: Leadline) -> tuple[int, Any]:
+    answer = await leadline("status", "-o", "json")
+    return answer.code, json.loads(answer.out)
+
+
+async def test_a_healthy_controller(leadline: Leadline) -> None:
+    shown = await leadline("status")
+    assert (shown.code, shown.err) == (HEALTHY, ""), shown
+    for said in (
+        "1.2.3",
+        "leads",
+        "standalone",
+        "netsched",
+        "10.0.0.2:8883: connected for",
+        "round trip 0.8 ms",
+        "https://10.0.0.1:6443: answered 0s ago",
+        "3 of 4 report",
+        "none waits",
+        "default/web-2 -> n1 by netsched, bound",
+        "kept in memory",
+    ):
+        assert said in shown.out, shown.out
+    assert shown.out.splitlines()[-1] == "healthy"
+    assert "\x1b" not in shown.out
+    assert "alpha=0.5" in (await leadline("status", "-o", "wide")).out
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+async def test_both_are_the_same_in_json_and_yaml(leadline: Leadline, command: str) -> None:
+    as_json = await leadline(command, "-o", "json")
+    as_yaml = await leadline(command, "-o", "yaml")
+    data = json.loads(as_json.out)
+    assert data.keys() == yaml.safe_load(as_yaml.out).keys()
+    assert data["healthy"] is True
+    assert data["broker"]["rtt_ms"] == pytest.approx(0.8)
+    assert data["rescheduling"] is None
+    assert data["database"]["free_bytes"] is None
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+async def test_for_cron_nothing_is_printed_while_all_is_well(
+    parts: Parts, leadline: Leadline, command: str
+) -> None:
+    assert await leadline(command, "--quiet") == Outcome(HEALTHY, "", "")
+    parts.stuck = ["measuring"]
+    shown = await leadline(command, "--quiet")
+    assert shown.code == DEGRADED
+    assert "stuck: measuring" in shown.out
+
+
+async def test_a_silent_broker_is_named_and_no_board_is_online(
+    parts: Parts, leadline: Leadline
+) -> None:
+    parts.broker = replace(parts.broker, heard_s=parts.harness.now_s - 65)
+    shown = await leadline("status")
+    assert shown.code == DEGRADED
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: broker 10.0.0.2:8883: does not answer for 65 s")
+    assert "0 of 4 report" in shown.out
+    nodes = json.loads((await leadline("nodes", "-o", "json")).out)["nodes"]
+    assert {each["agent"] for each in nodes} == {"unknown"}
+    assert "1.2.3, leads; cannot reach the broker" in (await leadline("version")).out
+
+
+async def test_a_broker_without_a_session_says_why(parts: Parts, leadline: Leadline) -> None:
+    parts.broker = replace(parts.broker, connected=False, why="Connection refused", rtt_ms=None)
+    code, answer = await told(leadline)
+    assert code == DEGRADED
+    assert answer["problems"][0]["kind"] == "broker-away"
+    assert "Connection refused" in answer["problems"][0]["what"]
+    assert answer["broker"]["rtt_ms"] is None
+
+
+async def test_an_api_server_that_is_away(parts: Parts, leadline: Leadline) -> None:
+    parts.server.failed("/lease", UnavailableError("no answer in time"))
+    parts.harness.now_s += 30
+    parts.harness.turn.leading = False
+    parts.broker = replace(parts.broker, heard_s=parts.harness.now_s)
+    for name in ("n1", "n2", "guest"):
+        parts.harness.report(name)
+    code, answer = await told(leadline)
+    assert code == DEGRADED
+    assert [each["kind"] for each in answer["problems"]][:2] == ["api-server-away", "no-leader"]
+    shown = (await leadline("version")).out
+    assert "does not lead; cannot reach the API server" in shown
+    assert "this-one" not in shown
+    parts.server.succeeded("/lease")
+    parts.harness.turn.leading = True
+    assert (await told(leadline))[0] == HEALTHY
+
+
+async def test_a_refusal_is_no_outage(parts: Parts, leadline: Leadline) -> None:
+    parts.server.failed("/api/v1/nodes", ForbiddenError("403: not you"))
+    code, answer = await told(leadline)
+    assert code == DEGRADED
+    assert answer["problems"][0]["kind"] == "api-server-refuses"
+    assert "API server" not in (await leadline("version")).out
+
+
+async def test_a_board_whose_reports_end_is_silent(parts: Parts, leadline: Leadline) -> None:
+    parts.harness.now_s += 61
+    parts.broker = replace(parts.broker, heard_s=parts.harness.now_s)
+    parts.harness.report("n2")
+    nodes = json.loads((await leadline("nodes", "-o", "json")).out)["nodes"]
+    assert {each["name"]: each["agent"] for each in nodes} == {
+        "guest": "silent",
+        "n1": "silent",
+        "n2": "online",
+        "n3": "unknown",
+    }
+    code, answer = await told(leadline)
+    assert code == DEGRADED
+    where = {each["kind"]: each["where"] for each in answer["problems"]}
+    assert where == {"board-silent": "boards guest, n1", "board-without-agent": "board n3"}
+
+
+async def test_the_doctor_spells_out_what_to_do(parts: Parts, leadline: Leadline) -> None:
+    parts.harness.report("n2", notes=("under-voltage", "throttled"))
+    parts.queue = QueueReading(active=1, unschedulable=2, unschedulable_pods=("default/huge",))
+    shown = await leadline("doctor")
+    assert shown.code == DEGRADED
+    for said in (
+        "warning: board n2: the supply voltage is too low",
+        "vcgencmd get_throttled",
+        "warning: pods default/huge and 1 more: 2 pods fit on no node",
+        "leadline explain default/huge",
+        "docs/troubleshooting.md, pods-unschedulable",
+        "checked and fine: controller, broker, API server",
+        "degraded: 3 warnings",
+    ):
+        assert said in shown.out, shown.out
+
+
+async def test_certificates_that_end(parts: Parts, tmp_path: Path, leadline: Leadline) -> None:
+    authority = Authority(tmp_path)
+    good, old = authority.client("good"), authority.client("old", days="-1")
+    soon = authority.client("soon", days="3")
+    (tmp_path / "broken.pem").write_text("no certificate")
+    now_s = parts.harness.now_s
+    parts.harness.decisions.now = lambda: Moment("boot", now_s, time.time() - now_s)
+    parts.certificates.extend(
+        [
+            CertificateFile("broker.tls.cert_file", good.cert_file),
+            CertificateFile("grpc.tls.cert_file", old.cert_file),
+            CertificateFile("keda.tls.cert_file", soon.cert_file),
+            CertificateFile("extender.tls.cert_file", tmp_path / "broken.pem"),
+        ]
+    )
+    code, answer = await told(leadline)
+    assert code == DEGRADED
+    problems = {each["kind"]: each["where"] for each in answer["problems"]}
+    assert problems.pop("board-without-agent")
+    assert {kind: where.split()[0] for kind, where in problems.items()} == {
+        "certificate-expired": "grpc.tls.cert_file",
+        "certificate-ending": "keda.tls.cert_file",
+        "certificate-unreadable": "extender.tls.cert_file",
+    }
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_a_controller_that_cannot_be_reached(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert run([command, "--quiet", "--address", f"127.0.0.1:{free_port()}"]) == UNREACHABLE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "systemctl status leadline-controller" in captured.err
+
+
+async def test_names_of_others_cannot_rewrite_the_screen(parts: Parts, leadline: Leadline) -> None:
+    parts.broker = replace(parts.broker, connected=False, why="\x1b[2J\nhealthy")
+    shown = await leadline("status")
+    assert "\x1b" not in shown.out
+    assert shown.out.splitlines()[-1].startswith("degraded: ")
