@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline_controller import __version__
 from leadline_controller.api.grpc import InspectionServer
@@ -22,6 +22,7 @@ from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.record import Change
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.batch import BatchStrategy
@@ -40,6 +41,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
+from leadline_controller.parsing.certificates import not_after_s
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
@@ -64,6 +66,9 @@ from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
+
+if TYPE_CHECKING:
+    from leadline_controller.api.instruments import Instruments
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +148,9 @@ class Controller:
     decisions: DecisionLog = field(init=False)
     rescheduler: Rescheduler | None = field(init=False, default=None)
     suggestions: Suggestions | None = field(init=False, default=None)
+    _instruments: "Instruments | None" = field(init=False, default=None)
+    _queue_sizes: Callable[[], Mapping[str, int]] = field(init=False, default=dict)
+    _is_connected: Callable[[], bool] | None = field(init=False, default=None)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
     _requeue: Callable[[ClusterEvent], None] = field(init=False, default=lambda _: None)
 
@@ -152,7 +160,11 @@ class Controller:
         self.telemetry = TelemetryState(self.settings.ttl, is_passive=not has_tests)
         self.sampler = Sampler(self.telemetry, self.settings.anchors)
         self.history = Recorder(self.settings.decisions)
-        self.decisions = DecisionLog(sink=self.history.put)
+        self.decisions = DecisionLog(sink=self._decided)
+        if self.settings.metrics is not None:
+            from leadline_controller.api.instruments import Instruments
+
+            self._instruments = Instruments()
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """The scheduling loop for this cluster's pods. Call it in the context `rescheduling`, so
@@ -170,8 +182,9 @@ class Controller:
             leadership,
             self._notify,
             lambda: self.suggestions or NoMoves(),
+            self._instruments.scheduled if self._instruments else lambda _phase, _s: None,
         )
-        self._requeue = scheduler.requeue
+        self._requeue, self._queue_sizes = scheduler.requeue, scheduler.queue_sizes
         return scheduler
 
     @asynccontextmanager
@@ -267,6 +280,7 @@ class Controller:
             ),
             ingestor,
         )
+        self._is_connected = session.is_connected
         session.start()
         try:
             ticking = self._tick(probe_scheduler, session.is_running, session.request_retained)
@@ -335,26 +349,7 @@ class Controller:
     @asynccontextmanager
     async def serving_api(self, strategy_name: str) -> AsyncIterator[str]:
         """Serve the gRPC API during the context; yields the address."""
-        source = InspectionSource(
-            telemetry=self.telemetry,
-            cluster=self.state,
-            decisions=self.decisions,
-            history=self.history,
-            now_s=self.clock.now_s,
-            version=__version__,
-            cluster_name=self.settings.cluster,
-            strategy=strategy_name,
-            scheduler_name=self.settings.scheduler_name,
-            leadership=self.leadership,
-            places=self.settings.standalone,
-            advises=self.settings.extender is not None,
-            address_policy=AddressPolicy(self.settings.networks),
-            budget=self._budget,
-            sampler=self.sampler,
-            rescheduler=lambda: self.rescheduler,
-            registries=lambda: [] if self.image_lookup is None else self.image_lookup.readings(),
-        )
-        server = InspectionServer(self.settings.serve, source)
+        server = InspectionServer(self.settings.serve, self._source(strategy_name))
         address = await server.start()
         log.info("answering inspections at %s", address)
         try:
@@ -381,7 +376,13 @@ class Controller:
             extender_profile(self.settings, how),
             self.clock,
         )
-        server = ExtenderServer(extender, extender_service)
+        server = ExtenderServer(
+            extender,
+            extender_service,
+            observe=self._instruments.answered
+            if self._instruments
+            else lambda _verb, _s, _failed: None,
+        )
         self._listeners.append(extender_service.observe)
         try:
             address = await server.start()
@@ -419,6 +420,57 @@ class Controller:
             await server.stop()
 
     @asynccontextmanager
+    async def serving_metrics(self, strategy_name: str) -> AsyncIterator[str | None]:
+        """Serve Prometheus during the context; yields the address, None without a section
+        [metrics]."""
+        settings, instruments = self.settings, self._instruments
+        if settings.metrics is None or instruments is None:
+            yield None
+            return
+        from leadline_controller.api.metrics import MetricsReader, MetricsSource
+        from leadline_controller.api.metrics_server import MetricsServer
+
+        source = MetricsSource(
+            self._source(strategy_name),
+            instruments,
+            settings.metrics,
+            settings.decisions,
+            queue_sizes=lambda: self._queue_sizes(),
+            is_connected=lambda: self._is_connected() if self._is_connected else None,
+            certificates=certificate_ends(settings),
+            anchors=settings.anchors,
+            link_time_share=settings.budget.link_time_share,
+        )
+        server = MetricsServer(settings.metrics, MetricsReader(source))
+        address = await server.start()
+        log.info("answering Prometheus at %s", address)
+        try:
+            yield address
+        finally:
+            await server.stop()
+
+    def _source(self, strategy_name: str) -> InspectionSource:
+        return InspectionSource(
+            telemetry=self.telemetry,
+            cluster=self.state,
+            decisions=self.decisions,
+            history=self.history,
+            now_s=self.clock.now_s,
+            version=__version__,
+            cluster_name=self.settings.cluster,
+            strategy=strategy_name,
+            scheduler_name=self.settings.scheduler_name,
+            leadership=self.leadership,
+            places=self.settings.standalone,
+            advises=self.settings.extender is not None,
+            address_policy=AddressPolicy(self.settings.networks),
+            budget=self._budget,
+            sampler=self.sampler,
+            rescheduler=lambda: self.rescheduler,
+            registries=lambda: [] if self.image_lookup is None else self.image_lookup.readings(),
+        )
+
+    @asynccontextmanager
     async def ordering_replicas(self) -> AsyncIterator[None]:
         """Annotate the replicas of response-time services during the context, if that is set."""
         if not self.settings.deletion_cost:
@@ -451,6 +503,12 @@ class Controller:
                 if problem != (problem := str(error)):
                     log.warning("%s: %s; the profiles before it stay in force", path, problem)
             await self.clock.sleep(_PROFILES_EVERY_S)
+
+    def _decided(self, change: Change) -> None:
+        """A change of the log of decisions."""
+        self.history.put(change)
+        if self._instruments is not None:
+            self._instruments.count(change)
 
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
@@ -600,6 +658,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
             controller.serving_keda(how),
+            controller.serving_metrics(how.strategy.name),
             controller.ordering_replicas(),
             running(controller.following_profiles(how.profiles)),
             running(
@@ -613,6 +672,27 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             ends = (electing, scheduling, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             notifier.send("STOPPING=1")
+
+
+def certificate_ends(settings: Settings) -> dict[str, float]:
+    """When the certificates end that these settings name, by use, seconds since 1970."""
+    servers = {
+        "grpc": settings.serve,
+        "extender": settings.extender,
+        "keda": settings.keda,
+        "metrics": settings.metrics,
+    }
+    used = {"broker": settings.broker_tls} | {
+        use: server.tls if server else None for use, server in servers.items()
+    }
+    ends = {}
+    for use, tls in used.items():
+        if tls is not None:
+            try:
+                ends[use] = not_after_s(tls.cert_file)
+            except (OSError, ValueError) as error:
+                log.warning("nobody will be told when a certificate ends: %s", error)
+    return ends
 
 
 async def _logins(source: PullSource, key: str) -> Mapping[str, Credentials]:

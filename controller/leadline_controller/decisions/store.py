@@ -83,6 +83,11 @@ class Store:
         self._memory = self._in_memory()
         self._try_disk()
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the disk can be written, as far as there is to be one."""
+        return self._writable or self._path is None
+
     def close(self) -> None:
         """Write what is in memory if the disk works, and close the file."""
         self._retry_s = float("-inf")

@@ -197,3 +197,22 @@ def test_without_waiting_pods_nothing_is_due() -> None:
     pending = queue()
     assert pending.next_due_s() is None
     assert pending.pop(0.0) is None
+
+
+def test_every_pod_is_in_one_state_and_has_waited_since_it_was_active() -> None:
+    pending = SchedulingQueue()
+    for name in "abcdef":
+        pending.put(pod(name), 10.0)
+    for at, name in enumerate("abcd"):
+        taken = pending.pop(12.0 + at)
+        assert taken is not None
+        assert taken.name == name
+        assert pending.waited_s(name) == 2.0 + at
+    pending.failed("a", 12.0)
+    pending.mark_unschedulable("b", 13.0)
+    pending.hold("c")
+    states = ("active", "backoff", "unschedulable", "in_progress", "held")
+    assert pending.sizes() == dict(zip(states, (2, 1, 1, 1, 1), strict=True))
+    assert popped(pending, 20.0) == ["a", "e", "f"]
+    assert pending.waited_s("a") == 7.0  # since its back-off of one second
+    assert pending.waited_s("b") == 0.0
