@@ -28,6 +28,7 @@ class Served:
     url: str
     authority: Authority
     shown: Certificate
+    textfile: Path
 
     def ask(self, shown: Certificate | None, **headers: str) -> tuple[str, bytes]:
         """Content type and body. Raises OSError."""
@@ -60,9 +61,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         cleanup.callback(controller.stop)
         controller.start()
         controller.wait_said("answering Prometheus at")
-        agent = agent_config(folder / "agent", broker.port, tls=authority.client("pi-1"))
+        textfile = folder / "agent" / "leadline.prom"
+        agent = agent_config(
+            folder / "agent",
+            broker.port,
+            tls=authority.client("pi-1"),
+            more=["[textfile]", f'path = "{textfile}"'],
+        )
         cleanup.enter_context(running_agent(agent))
-        served = Served(f"https://127.0.0.1:{port}/metrics", authority, shown)
+        served = Served(f"https://127.0.0.1:{port}/metrics", authority, shown, textfile)
         eventually(
             lambda: served.ask(shown)[1],
             lambda body: b"leadline_board_cpu_usage_ratio{" in body,
@@ -101,6 +108,24 @@ def test_nobody_without_a_certificate_of_the_authority_gets_the_metrics(
     for shown in (None, Authority(tmp_path, "Strangers").client("prometheus")):
         with pytest.raises(OSError, match=r"(?i)ssl|tls|reset|closed|alert|disconnected"):
             served.ask(shown)
+
+
+def test_the_agents_file_is_whole_at_any_time_and_promtool_finds_no_fault_with_it(
+    served: Served,
+) -> None:
+    seen = set()
+    for _ in range(3):
+        text = eventually(
+            lambda: served.textfile.read_text() if served.textfile.exists() else "",
+            lambda text: text and text not in seen,
+            "it is new",
+            PATIENCE_S,
+        )
+        seen.add(text)
+        assert promtool("check", "metrics", stdin=text.encode()) == ""
+        assert "leadline_agent_certificate_expiry_timestamp_seconds " in text
+        assert "leadline_agent_broker_connected 1\n" in text or len(seen) < 3
+    assert served.textfile.stat().st_mode & 0o777 == 0o644
 
 
 def test_prometheus_reads_them_over_tls(served: Served) -> None:
