@@ -14,7 +14,7 @@ COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
 # One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
-PARTS := broker or network or cluster or registry or package
+PARTS := broker or network or cluster or registry or package or prometheus
 SLOW := $(PARTS) or experiment or rollout or keda
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 

@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 from tests.support.prometheus import PATIENCE_S, prometheus, promtool
 from tests.system.daemons import Daemon, eventually, unreachable_kubeconfig
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.prometheus]
 
 
 @dataclass(frozen=True)
