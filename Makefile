@@ -14,7 +14,7 @@ COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
 # One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
-PARTS := broker or network or cluster or registry or package
+PARTS := broker or network or cluster or registry or package or prometheus
 SLOW := $(PARTS) or experiment or rollout or keda
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
@@ -22,7 +22,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda prometheus clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,7 +33,7 @@ demo: env ## Show Leadline on this machine: agents measure, pods are placed, eac
 	@$(VENV)/bin/leadline lab run
 
 test: PACKAGES += $(CONTAINERS)
-test: env packages kubelets test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
+test: env packages prometheus kubelets test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
 
 test-unit: env ## Run the unit and contract tests, in under a minute
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
@@ -46,7 +46,7 @@ test-experiments: env ## Run the papers' experiments in full, compare docs/exper
 	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
 test-parts: PACKAGES += $(CONTAINERS)
-test-parts: env packages kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets
+test-parts: env packages prometheus kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda)"
 
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
@@ -128,6 +128,18 @@ packages: ## Install the Debian packages that the tests need
 	else \
 		echo "the tests need these Debian packages, and neither root nor sudo is there:" $$missing >&2; exit 1; \
 	fi
+
+# Its promtool checks metrics and alert rules. Masked while it is installed and disabled then, so
+# that no server starts on this machine; nor node_exporter, which it recommends.
+prometheus: ## Install Debian's prometheus for the tests, without starting it
+	@if dpkg -s prometheus >/dev/null 2>&1; then exit 0; fi; \
+	if ! $(if $(SUDO),sudo -n,) true 2>/dev/null; then \
+		echo "the tests need the Debian package prometheus, and neither root nor sudo is there" >&2; exit 1; \
+	fi; \
+	systemctl() { test ! -d /run/systemd/system || $(SUDO) systemctl --quiet "$$@"; }; \
+	$(SUDO) apt-get update -q >/dev/null && systemctl mask --runtime prometheus && \
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends prometheus >/dev/null && \
+	systemctl disable prometheus; installed=$$?; systemctl unmask --runtime prometheus; exit $$installed
 
 # The Go modules build once, in some minutes; the result stays in the user's cache folder.
 keda: env kubelets ## Build KEDA's operator and metrics adapter for `make test-keda`

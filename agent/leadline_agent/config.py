@@ -58,7 +58,8 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings. `interval_s` is the time between reports."""
+    """All settings. `interval_s` is the time between reports. textfile: for node_exporter, None
+    for none."""
 
     node: str
     cluster: str
@@ -67,6 +68,7 @@ class Settings:
     buffer_max_bytes: int
     broker: Broker
     probe: Probe
+    textfile: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,12 @@ def _number(low: int, high: int, unit: str, default: int | None) -> _Field:
     return _Field(default, f"a whole number{unit} from {low} to {high}", convert)
 
 
-def _path(default: Path | None = None) -> _Field:
+def _path(default: Path | None = None, ending: str = "") -> _Field:
     def accepts(text: str) -> bool:
-        return text.startswith("/") and text.isprintable()
+        return text.startswith("/") and text.isprintable() and text.endswith(ending)
 
-    return _string(accepts, "an absolute path", default, Path)
+    expected = f"an absolute path that ends in {ending}" if ending else "an absolute path"
+    return _string(accepts, expected, default, Path)
 
 
 def _flag(value: object) -> bool:
@@ -133,6 +136,7 @@ _FIELDS: Mapping[str, _Field] = {
     "probe.max_ping_peers": _number(0, 256, " of peers", 32),
     "probe.max_bandwidth_bytes": _number(0, 1 << 34, " of bytes", 1 << 28),
     "probe.max_bandwidth_duration_ms": _number(0, 30_000, " of milliseconds", 10_000),
+    "textfile.path": _path(ending=".prom"),
 }
 
 
@@ -233,6 +237,7 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
         buffer_max_bytes=values["buffer.max_bytes"],
         broker=_broker(values, where),
         probe=Probe(**_table(values, "probe.")),
+        textfile=values["textfile.path"],
     )
 
 

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent import __version__
+from leadline_agent import __version__, textfile
 from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
 from leadline_agent.collectors.cpu import watch_hindrances
@@ -136,6 +136,9 @@ class Agent:
     def close(self) -> None:
         """Stop the probes, disconnect, and keep the messages that are not acknowledged."""
         self._probes.stop()
+        if self._settings.textfile is not None:
+            with suppress(OSError):
+                self._settings.textfile.unlink()  # what it says will not be true
         try:
             self._session.close(self._next_event, DISCONNECT_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - a failed goodbye must not keep the agent up
@@ -174,11 +177,30 @@ class Agent:
         for name in self._probes.take_failed():
             report.collectors.add(name=name, outcome=pb.CollectorRun.FAILED)
         self._session.publish(report)
+        self._write_textfile(report)
         if has_progressed:
             self._progress_s = now_s
             if not self._is_ready:
                 self._is_ready = True
                 self._notify.ready()
+
+    def _write_textfile(self, report: pb.Report) -> None:
+        """Write the file for node_exporter, if there is to be one. Reports matter more than it."""
+        path, certificate = self._settings.textfile, self._endpoint.certificate
+        if path is None:
+            return
+        status = textfile.Status(
+            node=self._settings.node,
+            version=__version__,
+            interval_s=self._settings.interval_s,
+            is_connected=self._session.is_connected,
+            dropped_messages=self._session.dropped_messages,
+            certificate_ends_s=certificate.not_after.timestamp() if certificate else None,
+        )
+        try:
+            textfile.write(path, textfile.text_of(report, status, time.time()))
+        except OSError as error:
+            LOG.warning("textfile %s: cannot be written: %s", path, error.strerror)
 
     def _read_network_before_test(self, now_s: float) -> None:
         """Keep the rates up to a bandwidth test for the next report. Tests may be as frequent as

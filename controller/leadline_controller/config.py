@@ -20,8 +20,10 @@ from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
     DEFAULT_EXTENDER_ADDRESS,
     DEFAULT_KEDA_ADDRESS,
+    DEFAULT_METRICS_ADDRESS,
     ExtenderSettings,
     KedaSettings,
+    MetricsSettings,
     ServeError,
     ServeSettings,
     TlsFiles,
@@ -58,6 +60,7 @@ _WHOLE_LIMITS = {
     "ping_ttl_s": (3, 86_400),
 }
 _MOST_LINK_TIME = 0.1
+_MOST_PEERS = 64
 _MOST_BYTES_PER_DAY = 10**15
 _HTTP_URL = re.compile(r"https?://[^\s/@]+(/[^\s#]*)?")
 _PROFILES = Path("/etc/leadline/profiles.json")
@@ -133,6 +136,10 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     **{f"keda.tls.{name}": str for name in _TLS_FILES},
     "keda.requests_urls": _names,
     "keda.window_s": _number,
+    "metrics.address": str,
+    **{f"metrics.tls.{name}": str for name in _TLS_FILES},
+    "metrics.peers": _number,
+    "metrics.links": str,
     "decisions.path": str,
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
@@ -155,6 +162,7 @@ class Settings:
     besides the addresses of their node objects. standalone: whether to place the pods of
     `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a response
     time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not ask.
+    metrics: None if Prometheus does not.
     rescheduling: when running pods are moved. decisions: the database; in memory, unless `load`
     made the settings. images: how registries are asked.
     """
@@ -184,6 +192,7 @@ class Settings:
     extender: ExtenderSettings | None = None
     rescheduling: ReschedulingSettings = field(default_factory=ReschedulingSettings)
     keda: KedaSettings | None = None
+    metrics: MetricsSettings | None = None
     decisions: HistorySettings = field(default_factory=HistorySettings)
     images: LookupSettings = field(default_factory=LookupSettings)
 
@@ -287,6 +296,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         extender=_extender(root.object("extender")) if root.has("extender") else None,
         rescheduling=_rescheduling(_only_settings(root.object("rescheduling"))),
         keda=_keda(_only_settings(root.object("keda"))) if root.has("keda") else None,
+        metrics=_metrics(_only_settings(root.object("metrics"))) if root.has("metrics") else None,
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
         images=_images(_only_settings(root.object("images")), environ),
     )
@@ -382,6 +392,17 @@ def _keda(keda: Fields) -> KedaSettings:
             _tls(keda, TlsFiles),
             urls,
             **_given(window_s=window_s),
+        )
+
+
+def _metrics(metrics: Fields) -> MetricsSettings:
+    every_link = metrics.choice("links", "nearest", "all", default="nearest") == "all"
+    with _named(metrics.at("address"), ServeError):
+        return MetricsSettings(
+            metrics.text("address", DEFAULT_METRICS_ADDRESS),
+            _tls(metrics, TlsFiles),
+            every_link=every_link,
+            **_given(peers=metrics.integer("peers", 0, _MOST_PEERS)),
         )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline_controller import __version__, loops
 from leadline_controller.api.certificates import CertificateFile, TlsSettings, certificate_files
@@ -24,6 +24,7 @@ from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.record import Change
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.batch import BatchStrategy
@@ -71,6 +72,9 @@ from leadline_controller.telemetry.session import (
     BrokerSettings,
 )
 from leadline_controller.telemetry.state import TelemetryState
+
+if TYPE_CHECKING:
+    from leadline_controller.api.instruments import Instruments
 
 log = logging.getLogger(__name__)
 
@@ -140,8 +144,12 @@ class Controller:
     heartbeats: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
     api_server: Callable[[], Reachability | None] = lambda: None
     login: Path | None = None  # the client certificate of the kubeconfig
-    broker: Callable[[], BrokerReading | None] = field(init=False, default=lambda: None)
-    queue: Callable[[], QueueReading | None] = field(init=False, default=lambda: None)
+    broker: Callable[[], BrokerReading | None] = field(
+        init=False, default_factory=lambda: lambda: None
+    )
+    queue: Callable[[], QueueReading | None] = field(
+        init=False, default_factory=lambda: lambda: None
+    )
     telemetry: TelemetryState = field(init=False)
     sampler: Sampler = field(init=False)
     history: Recorder = field(init=False)
@@ -150,8 +158,11 @@ class Controller:
     decisions: DecisionLog = field(init=False)
     rescheduler: Rescheduler | None = field(init=False, default=None)
     suggestions: Suggestions | None = field(init=False, default=None)
+    _instruments: "Instruments | None" = field(init=False, default=None)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
-    _requeue: Callable[[ClusterEvent], None] = field(init=False, default=lambda _: None)
+    _requeue: Callable[[ClusterEvent], None] = field(
+        init=False, default_factory=lambda: lambda _: None
+    )
 
     def __post_init__(self) -> None:
         budget = self.settings.budget
@@ -159,7 +170,11 @@ class Controller:
         self.telemetry = TelemetryState(self.settings.ttl, is_passive=not has_tests)
         self.sampler = Sampler(self.telemetry, self.settings.anchors)
         self.history = Recorder(self.settings.decisions)
-        self.decisions = DecisionLog(sink=self.history.put)
+        self.decisions = DecisionLog(sink=self._decided)
+        if self.settings.metrics is not None:
+            from leadline_controller.api.instruments import Instruments
+
+            self._instruments = Instruments()
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """The scheduling loop for this cluster's pods. Call it in the context `rescheduling`, so
@@ -177,6 +192,7 @@ class Controller:
             leadership,
             self._notify,
             lambda: self.suggestions or NoMoves(),
+            self._instruments.scheduled if self._instruments else lambda _phase, _s: None,
         )
         self._requeue, self.queue = scheduler.requeue, scheduler.queue
         return scheduler
@@ -349,45 +365,7 @@ class Controller:
         self, strategy_name: str, options: Mapping[str, OptionValue] | None = None
     ) -> AsyncIterator[str]:
         """Serve the gRPC API during the context; yields the address. options: of the strategy."""
-        settings = self.settings
-        tls: dict[str, TlsSettings | None] = {
-            "broker.tls": settings.broker_tls,
-            "grpc.tls": settings.serve.tls,
-        }
-        if settings.extender is not None:
-            tls["extender.tls"] = settings.extender.tls
-        if settings.keda is not None:
-            tls["keda.tls"] = settings.keda.tls
-        certificates = [each for name in tls for each in certificate_files(name, tls[name])]
-        if self.login is not None:
-            certificates.append(CertificateFile("kubernetes.kubeconfig", self.login))
-        source = InspectionSource(
-            telemetry=self.telemetry,
-            cluster=self.state,
-            decisions=self.decisions,
-            history=self.history,
-            now_s=self.clock.now_s,
-            version=__version__,
-            cluster_name=self.settings.cluster,
-            strategy=strategy_name,
-            options=options or {},
-            started_s=self.clock.now_s(),
-            broker=lambda: self.broker(),
-            api_server=self.api_server,
-            queue=lambda: self.queue(),
-            certificates=certificates,
-            stuck=self.heartbeats.late,
-            scheduler_name=self.settings.scheduler_name,
-            leadership=self.leadership,
-            places=self.settings.standalone,
-            advises=self.settings.extender is not None,
-            address_policy=AddressPolicy(self.settings.networks),
-            budget=self._budget,
-            sampler=self.sampler,
-            rescheduler=lambda: self.rescheduler,
-            registries=lambda: [] if self.image_lookup is None else self.image_lookup.readings(),
-        )
-        server = InspectionServer(self.settings.serve, source)
+        server = InspectionServer(self.settings.serve, self._source(strategy_name, options))
         address = await server.start()
         log.info("answering inspections at %s", address)
         try:
@@ -414,7 +392,13 @@ class Controller:
             extender_profile(self.settings, how),
             self.clock,
         )
-        server = ExtenderServer(extender, extender_service)
+        server = ExtenderServer(
+            extender,
+            extender_service,
+            observe=self._instruments.answered
+            if self._instruments
+            else lambda _verb, _s, _failed: None,
+        )
         self._listeners.append(extender_service.observe)
         try:
             address = await server.start()
@@ -452,6 +436,77 @@ class Controller:
             await server.stop()
 
     @asynccontextmanager
+    async def serving_metrics(self, strategy_name: str) -> AsyncIterator[str | None]:
+        """Serve Prometheus during the context; yields the address, None without a section
+        [metrics]."""
+        settings, instruments = self.settings, self._instruments
+        if settings.metrics is None or instruments is None:
+            yield None
+            return
+        from leadline_controller.api.metrics import MetricsReader, MetricsSource
+        from leadline_controller.api.metrics_server import MetricsServer
+
+        source = MetricsSource(
+            self._source(strategy_name),
+            instruments,
+            settings.metrics,
+            settings.decisions,
+            anchors=settings.anchors,
+            link_time_share=settings.budget.link_time_share,
+        )
+        server = MetricsServer(settings.metrics, MetricsReader(source))
+        address = await server.start()
+        log.info("answering Prometheus at %s", address)
+        try:
+            yield address
+        finally:
+            await server.stop()
+
+    def _source(
+        self, strategy_name: str, options: Mapping[str, OptionValue] | None = None
+    ) -> InspectionSource:
+        settings = self.settings
+        tls: dict[str, TlsSettings | None] = {
+            "broker.tls": settings.broker_tls,
+            "grpc.tls": settings.serve.tls,
+        }
+        if settings.extender is not None:
+            tls["extender.tls"] = settings.extender.tls
+        if settings.keda is not None:
+            tls["keda.tls"] = settings.keda.tls
+        if settings.metrics is not None:
+            tls["metrics.tls"] = settings.metrics.tls
+        certificates = [each for name in tls for each in certificate_files(name, tls[name])]
+        if self.login is not None:
+            certificates.append(CertificateFile("kubernetes.kubeconfig", self.login))
+        return InspectionSource(
+            telemetry=self.telemetry,
+            cluster=self.state,
+            decisions=self.decisions,
+            history=self.history,
+            now_s=self.clock.now_s,
+            version=__version__,
+            cluster_name=self.settings.cluster,
+            strategy=strategy_name,
+            options=options or {},
+            started_s=self.clock.now_s(),
+            broker=lambda: self.broker(),
+            api_server=self.api_server,
+            queue=lambda: self.queue(),
+            certificates=certificates,
+            stuck=self.heartbeats.late,
+            scheduler_name=self.settings.scheduler_name,
+            leadership=self.leadership,
+            places=self.settings.standalone,
+            advises=self.settings.extender is not None,
+            address_policy=AddressPolicy(self.settings.networks),
+            budget=self._budget,
+            sampler=self.sampler,
+            rescheduler=lambda: self.rescheduler,
+            registries=lambda: [] if self.image_lookup is None else self.image_lookup.readings(),
+        )
+
+    @asynccontextmanager
     async def ordering_replicas(self) -> AsyncIterator[None]:
         """Annotate the replicas of response-time services during the context, if that is set."""
         if not self.settings.deletion_cost:
@@ -464,6 +519,12 @@ class Controller:
                 yield
         finally:
             self._listeners.remove(order.observe)
+
+    def _decided(self, change: Change) -> None:
+        """A change of the log of decisions."""
+        self.history.put(change)
+        if self._instruments is not None:
+            self._instruments.count(change)
 
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
@@ -552,6 +613,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.serving_extender(how, cluster),
             controller.serving_keda(how),
+            controller.serving_metrics(how.strategy.name),
             controller.ordering_replicas(),
             running(loops.follow_profiles(how.profiles, settings.profiles, controller.clock)),
             running(

@@ -15,6 +15,7 @@ PARTS = (
     "decisions_db",
     "history",
     "ingest",
+    "metrics",
     "scale",
     "agent_memory",
     "extender",

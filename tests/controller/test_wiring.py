@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 import pytest
 from leadline_controller import loops, wiring
-from leadline_controller.api.settings import ExtenderSettings, ServeSettings
+from leadline_controller.api.settings import ExtenderSettings, MetricsSettings, ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
 from leadline_controller.decisions.store import HistorySettings
@@ -119,6 +120,65 @@ async def test_a_strategys_own_filter_also_runs_in_the_extender(every: bool) -> 
     how = wiring.extender_profile(settings, wiring.scheduling_profile(settings))
     assert "ResponseTime" in how.filters
     assert how.own.keys() == {"NodeBandwidthFit", "ResponseTime"}
+
+
+# Metrics.
+
+
+async def metrics_of(address: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as got:
+        assert got.status == 200
+        return await got.text()
+
+
+async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
+    settings = Settings(
+        metrics=MetricsSettings("127.0.0.1:0"),
+        extender=ANY_PORT,
+        warm_up_s=0.0,
+        decisions=HistorySettings(tmp_path / "decisions.db"),
+    )
+    cluster = MemoryCluster([read_node(each) for each in NODES])
+    controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
+    async with (
+        controller.storing_decisions(),
+        controller.serving_metrics("dacs") as address,
+        controller.serving_extender(how, cluster) as extender,
+        running(controller.scheduler(how).run()),
+    ):
+        assert address is not None
+        assert extender is not None
+        for name in ("a", "b"):
+            cluster.put_pod(Pod("default", name))
+        cluster.put_pod(Pod("default", "huge", requests={"cpu": 10**9}))
+        await post(extender, "filter", b"nonsense")
+        expected = (
+            'leadline_decisions_total{outcome="bound",reason="",strategy="dacs"} 2.0',
+            'outcome="unschedulable",reason="NodeResourcesFit",strategy="dacs"} 1.0',
+            'leadline_scheduling_duration_seconds_count{phase="queue"} 3.0',
+            'leadline_scheduling_duration_seconds_count{phase="decide"} 3.0',
+            'leadline_scheduling_duration_seconds_count{phase="bind"} 2.0',
+            'leadline_pending_pods{queue="unschedulable"} 1.0',
+            'leadline_nodes{state="ready"} 2.0',
+            'leadline_extender_request_duration_seconds_count{verb="filter"} 1.0',
+            'leadline_extender_errors_total{verb="filter"} 1.0',
+            "leadline_leader 1.0",
+        )
+        missing = list(expected)
+        for _ in range(30):  # an answer is used again for a second
+            text = await metrics_of(address)
+            missing = [each for each in expected if each not in text]
+            if not missing:
+                break
+            await asyncio.sleep(0.5)
+        assert not missing, text
+
+
+async def test_without_its_section_prometheus_is_not_answered_and_nothing_is_counted() -> None:
+    controller = wiring.Controller(Settings(), MemoryCluster())
+    async with controller.serving_metrics("dacs") as address:
+        assert address is None
+    assert controller._instruments is None
 
 
 # Probing.

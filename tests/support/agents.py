@@ -50,6 +50,7 @@ def agent_config(
     host: str = "localhost",
     tls: Certificate | None = None,
     interval_s: int = 1,
+    more: Sequence[str] = (),
 ) -> Path:
     """Write an agent's settings below `folder`, its state beside them; returns the file."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +68,7 @@ def agent_config(
             f'key_file = "{tls.key_file}"',
         ]
     path = folder / "agent.toml"
-    path.write_text("\n".join([*lines, ""]))
+    path.write_text("\n".join([*lines, *more, ""]))
     return path
 
 

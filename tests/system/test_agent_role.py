@@ -14,6 +14,7 @@ from tests.system.test_controller_role import paths
 ROLE = Path(__file__).parents[2] / "ansible" / "roles" / "agent"
 # Variables of their own, and the files that the unit hands over.
 OF_THE_ROLE = {"node", "cluster", "interval_s", "broker.host", "broker.port", "probe.address"}
+OF_THE_ROLE |= {"textfile.path"}
 
 
 def fields(folder: Path) -> set[str]:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
-from leadline_controller.api.settings import ExtenderSettings, KedaSettings
+from leadline_controller.api.settings import ExtenderSettings, KedaSettings, MetricsSettings
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 
 from tests.support.certificates import Authority
@@ -100,6 +100,8 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         },
         "keda.address": KedaSettings().address,
         "keda.window_s": KedaSettings().window_s,
+        "metrics.address": MetricsSettings().address,
+        "metrics.peers": MetricsSettings().peers,
         "kubernetes.deletion_cost": default.deletion_cost,
         "decisions.max_mb": default.decisions.max_mb,
         "decisions.max_age_days": default.decisions.max_age_days,
@@ -108,7 +110,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 27
+    assert plain_defaults("Controller", controllers) == 29
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -226,6 +228,10 @@ WRONG = [
     ('keda.requests_urls = ["file:///x"]', "keda.requests_urls[0]", "expected a URL such as"),
     ('keda.requests_urls = ["http://u:p@h/"]', "keda.requests_urls[0]", "expected a URL such as"),
     ("keda.window_s = 0.5", "keda.window_s", "expected a number of 1 to 3600"),
+    ('metrics.address = "0.0.0.0:50508"', "metrics.address", "needs TLS with client certificates"),
+    ('metrics.address = "unix:/run/x"', "metrics.address", "Prometheus takes host:port only"),
+    ('metrics.links = "some"', "metrics.links", "expected nearest or all"),
+    ("metrics.peers = 65", "metrics.peers", "expected a whole number"),
     ('kubernetes.deletion_cost = "yes"', "kubernetes.deletion_cost", "expected true or false"),
     ('strategy.profiles = "here.json"', "strategy.profiles", "expected an absolute path of a file"),
     ('strategy.profiles = "/none/x.json"', "strategy.profiles", "there is no such file"),

@@ -114,6 +114,7 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
         "extender",
         "grpc",
         "keda",
+        "metrics",
     }
 
 

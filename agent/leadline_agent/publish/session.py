@@ -190,6 +190,16 @@ class Session:
         self._rtts_ms: deque[float] = deque(maxlen=32)
         self.address = board.address
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker takes messages."""
+        return self._is_connected
+
+    @property
+    def dropped_messages(self) -> int:
+        """How many messages the full buffer threw away since the first session."""
+        return self._buffer.dropped
+
     def publish(self, sample: pb.Report | Result) -> None:
         """Queue a measurement; it is sent as soon as there is a connection."""
         self._append(*self._encoder.sample(sample))

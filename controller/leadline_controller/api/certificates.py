@@ -1,10 +1,11 @@
 """When the controller's certificates end."""
 
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from leadline_controller.parsing.certificates import not_after_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +17,9 @@ class CertificateFile:
 
     def ends_unix_s(self) -> float | None:
         """When it ends, Unix seconds; None when it can't be read."""
-        # What the standard library parses a peer's certificate with; it has no public name for a
-        # file. Cryptography would be 10 MB more on every server.
-        decode: Any = getattr(getattr(ssl, "_ssl", None), "_test_decode_cert", None)
         try:
-            return float(ssl.cert_time_to_seconds(decode(str(self.path))["notAfter"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            return not_after_s(self.path)
+        except (OSError, ValueError):
             return None
 
 

@@ -73,14 +73,17 @@ class Limits:
 
 
 class ExtenderServer:
-    """Serves filter, prioritize, bind and healthz at the settings' address."""
+    """Serves filter, prioritize, bind and healthz at the settings' address. observe: told of each
+    answer's verb, how many seconds it took, and whether it is an error."""
 
     def __init__(
         self,
         settings: ExtenderSettings,
         extender_service: ExtenderService,
         limits: Limits | None = None,
+        observe: Callable[[str, float, bool], None] = lambda _verb, _s, _failed: None,
     ) -> None:
+        self._observe = observe
         self._settings = settings
         self._service = extender_service
         self._limits = limits = limits or Limits()
@@ -197,8 +200,8 @@ class ExtenderServer:
         self, handle: Handler, request: web.Request, error_status: int = 200
     ) -> web.StreamResponse:
         """Handle the body and send the answer; on an error send its message."""
-        limit_s = self._limits.answer_s
-        problem = None
+        limit_s, now_s = self._limits.answer_s, asyncio.get_running_loop().time
+        problem, begun_s = None, now_s()
         async with AsyncExitStack() as resources:
             try:
                 async with asyncio.timeout(limit_s):
@@ -216,6 +219,7 @@ class ExtenderServer:
             except Exception as error:
                 log.exception("answering %s", request.path)
                 problem = f"internal error, please report it: {error!r}"
+            self._observe(request.path[1:], now_s() - begun_s, problem is not None)
             if problem is not None:
                 self._log.put(request.path.removeprefix("/"), problem)
                 answer = [protocol.error_result(f"leadline: {problem}")]

@@ -19,6 +19,7 @@ import grpc
 DEFAULT_ADDRESS = "127.0.0.1:50505"
 DEFAULT_EXTENDER_ADDRESS = "127.0.0.1:50506"
 DEFAULT_KEDA_ADDRESS = "127.0.0.1:50507"
+DEFAULT_METRICS_ADDRESS = "127.0.0.1:50508"
 UNIX_PREFIX = "unix:"
 _HOST_PORT = re.compile(r"(\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]+)):(?P<port>[0-9]{1,5})")
 MAX_REQUEST_BYTES = 64 * 1024
@@ -135,6 +136,21 @@ class KedaSettings(ServeSettings):
         ServeSettings.__post_init__(self)
         if self.unix_path is not None:
             raise ServeError(f"{self.address}: KEDA's scalerAddress is host:port")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings(ServeSettings):
+    """Where Prometheus asks: no unix socket. peers: to how many near peers of each board there are
+    series. every_link: of every measured pair instead. Raises ServeError as ServeSettings does."""
+
+    address: str = DEFAULT_METRICS_ADDRESS
+    peers: int = 3
+    every_link: bool = False
+
+    def __post_init__(self) -> None:
+        ServeSettings.__post_init__(self)
+        if self.unix_path is not None:
+            raise ServeError(f"{self.address}: Prometheus takes host:port only")
 
 
 def is_local(address: str) -> bool:

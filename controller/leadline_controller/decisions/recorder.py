@@ -96,6 +96,7 @@ class Recorder:
         # How many changes are lost, are without their scores, and could not be written in full.
         self._lost = self._brief = self._failed = 0
         self._error: Exception | None = None
+        self.is_writable = True  # whether what is written is on the disk, as far as it has one
         self._reported = (0, 0, 0)
         self._report_s = -math.inf
         self._closing = False
@@ -123,6 +124,15 @@ class Recorder:
                 "the last decisions are not written: %s hangs; %d changes of them wait",
                 *(self._settings.path, len(self._waiting)),
             )
+
+    def waiting_bytes(self) -> int:
+        """What waits to be written, about. On any thread."""
+        return self._bytes_in - self._bytes_out
+
+    def losses(self) -> dict[str, int]:
+        """How many changes are lost, how many decisions are without their scores, and how many
+        changes could not be written in full. On any thread."""
+        return {"changes": self._lost, "scores": self._brief, "errors": self._failed}
 
     # Called in the event loop.
 
@@ -253,6 +263,7 @@ class Recorder:
                 wrote = True
                 if not queries:
                     break  # decisions have their turn
+            self.is_writable = store.is_writable
             if wrote:
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
             for query in queries:

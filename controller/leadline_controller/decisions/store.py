@@ -101,6 +101,11 @@ class Store:
         except OSError:
             return size, None
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the disk can be written, as far as there is to be one."""
+        return self._writable or self._path is None
+
     def close(self) -> None:
         """Write what is in memory if the disk works, and close the file."""
         self._retry_s = float("-inf")

@@ -9,6 +9,7 @@ or that no longer makes sense, cancels those after it.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -114,6 +115,7 @@ class Executor:
         self._clock = clock
         self._leadership = leadership
         self._timeout_s = timeout_s
+        self.endings: Counter[Ending] = Counter()  # of all moves so far
         self._changed = asyncio.Event()
         self._unended: dict[str, str] = {}  # uid -> how its move ended; not noted yet
 
@@ -133,6 +135,7 @@ class Executor:
                 log.info("moving %s from %s to %s: %s", *_names(move), outcome)
             if outcome.ending not in ("moved", "cancelled"):
                 stopped = f"{move.pod.key} before it: {outcome}"
+            self.endings[outcome.ending] += 1
             outcomes.append(outcome)
         return outcomes
 
@@ -186,6 +189,7 @@ class Executor:
             move = PlannedMove(pod, note.source, note.target, "begun by an earlier leader")
             steps = self._finish_extra if note.deployment else self._follow
             outcome = await self._ended(move, note, steps(note))
+            self.endings[outcome.ending] += 1
             log.info(
                 "moving %s from %s to %s, begun by an earlier leader: %s", *_names(move), outcome
             )

@@ -132,6 +132,7 @@ class Rescheduler:
         self._executor = Executor(
             cluster, state, self.journal, hooks, clock, leadership, settings.timeout_s
         )
+        self.endings = self._executor.endings
 
     def now_unix_s(self) -> float | None:
         """Seconds since 1970; None while the clock is not set."""

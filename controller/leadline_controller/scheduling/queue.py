@@ -22,6 +22,7 @@ class _Entry:
     order: int
     attempts: int = 0
     popped_s: float = 0.0
+    active_s: float = 0.0  # since when it may be popped
     requeue_on: ClusterEvent = NO_EVENT
     # Of the entry's valid heap item; older items stay in the heaps and are skipped.
     token: int = _IN_PROGRESS
@@ -72,16 +73,16 @@ class SchedulingQueue:
             tuple(entry.pod.key for entry in islice(self._unschedulable.values(), named)),
         )
 
-    def put(self, pod: Pod) -> None:
+    def put(self, pod: Pod, now_s: float = 0.0) -> None:
         """Add or update a pending pod. An update makes an unschedulable pod active."""
         entry = self._entries.get(pod.uid)
         if entry is None:
             entry = self._entries[pod.uid] = _Entry(pod, next(self._orders))
-            self._activate(entry)
+            self._activate(entry, now_s)
         elif entry.pod != pod:
             entry.pod = pod
             if pod.uid in self._unschedulable:
-                self._activate(entry)
+                self._activate(entry, now_s)
 
     def remove(self, uid: str) -> None:
         """Remove a pod that is bound, deleted, or no longer ours."""
@@ -97,9 +98,9 @@ class SchedulingQueue:
         """The next pod to schedule; None when none is active. It is in progress until `failed`,
         `mark_unschedulable` or `remove`."""
         while self._backoff and self._backoff[0][0] <= now_s:
-            _, token, uid = heappop(self._backoff)
+            due_s, token, uid = heappop(self._backoff)
             if entry := self._valid(uid, token):
-                self._activate(entry)
+                self._activate(entry, due_s)
         while self._active:
             _, _, token, uid = heappop(self._active)
             if entry := self._valid(uid, token):
@@ -119,10 +120,10 @@ class SchedulingQueue:
         if entry := self._valid(uid, _IN_PROGRESS):
             entry.token = _HELD
 
-    def release(self, uid: str) -> None:
+    def release(self, uid: str, now_s: float = 0.0) -> None:
         """Make a held pod active."""
         if entry := self._valid(uid, _HELD):
-            self._activate(entry)
+            self._activate(entry, now_s)
 
     def failed(self, uid: str, now_s: float) -> bool:
         """Back off after a failed binding. False if the pod is not in progress, because it was
@@ -154,12 +155,18 @@ class SchedulingQueue:
             heappop(self._backoff)
         return self._backoff[0][0] if self._backoff else None
 
+    def waited_s(self, uid: str) -> float:
+        """How long a pod in progress was active before it was popped."""
+        entry = self._valid(uid, _IN_PROGRESS)
+        return 0.0 if entry is None else max(0.0, entry.popped_s - entry.active_s)
+
     def _valid(self, uid: str, token: int) -> _Entry | None:
         entry = self._entries.get(uid)
         return entry if entry is not None and entry.token == token else None
 
-    def _activate(self, entry: _Entry) -> None:
+    def _activate(self, entry: _Entry, now_s: float) -> None:
         self._unschedulable.pop(entry.pod.uid, None)
+        entry.active_s = now_s
         entry.token = next(self._tokens)
         heappush(self._active, (-entry.pod.priority, entry.order, entry.token, entry.pod.uid))
 

@@ -76,7 +76,9 @@ class SchedulingProfile(DecisionProfile):
 
 class Scheduler:
     """Schedules the pods of one schedulerName while it leads. Else it only follows the watch, so
-    that it can take over at once. on_change: called with every change, after the state has it."""
+    that it can take over at once. on_change: called with every change, after the state has it.
+    observe: told how many seconds a pod took in the phase queue, decide or bind, or a batch in
+    plan."""
 
     def __init__(  # the parts that it joins
         self,
@@ -89,8 +91,10 @@ class Scheduler:
         leadership: Leadership = SOLE_LEADER,
         on_change: Callable[[ClusterChange], None] = lambda _: None,
         moves: Callable[[], Moves] = NoMoves,
+        observe: Callable[[str, float], None] = lambda _phase, _s: None,
     ) -> None:
         self._on_change = on_change
+        self._observe = observe
         self._cluster = cluster
         self._leadership = leadership
         self._state = state
@@ -177,7 +181,7 @@ class Scheduler:
         if not pending:
             self._queue.remove(pod.uid)
         elif pod.uid in self._queue or not self._state.is_assumed(pod.uid):
-            self._queue.put(pod)
+            self._queue.put(pod, self._clock.now_s())
 
     async def _schedule(self) -> None:
         while not self._state.listed:
@@ -219,9 +223,10 @@ class Scheduler:
         self._alone.difference_update(uids)
         batch = Batch()
         if self._leadership.leads():
-            view = self._step.view()
+            view, begun_s = self._step.view(), self._clock.now_s()
             try:
                 batch = await batches.plan(view, pods)
+                self._observe("plan", self._clock.now_s() - begun_s)
             except Exception as error:  # the pods can be placed one by one
                 log.error("planning %d pods failed: %r", len(pods), error, exc_info=error)
         waiting = batch.waiting
@@ -269,7 +274,7 @@ class Scheduler:
                 if uid in self._queue and not is_done:
                     self._alone.add(uid)
                     self.requeue(self._state.release(uid))
-                self._queue.release(uid)
+                self._queue.release(uid, self._clock.now_s())
             self._changed.set()
 
     async def _wait_for_change(self, timeout_s: float | None) -> None:
@@ -300,7 +305,10 @@ class Scheduler:
 
     def _assume(self, pod: Pod, batch: Batch | None) -> Coroutine[Any, Any, None] | None:
         """Decide, and assume the pod on its node. Returns the binding; None without a node."""
+        self._observe("queue", self._queue.waited_s(pod.uid))
+        begun_s = self._clock.now_s()
         decision = self._decide(pod, batch)
+        self._observe("decide", self._clock.now_s() - begun_s)
         for warning in warnings_about(decision):
             self._events.put(pod, warning)
             self._changed.set()
@@ -338,7 +346,9 @@ class Scheduler:
                     await self._volumes.until_bound(pod, plan)
                 finally:
                     await self._slots.acquire()
+            begun_s = self._clock.now_s()
             await self._cluster.bind(pod, node)
+            self._observe("bind", self._clock.now_s() - begun_s)
         except ClusterError as error:
             self._binding_failed(pod, error)
         else:

@@ -104,9 +104,13 @@ class TelemetryIngestor:
             if parsed.kind is topics.Kind.STATUS:
                 origin, online = message.origin, message.online
                 self._state.status(parsed.node, origin.boot_id, origin.session, online=online)
+                self._state.accepted_kinds[parsed.kind.value] += 1
             else:
                 stamp = _stamp(message, sent_s, retained=retained)
+                before = self._state.accepted
                 self._handlers[parsed.kind](parsed, message, stamp)
+                # Only this thread ingests.
+                self._state.accepted_kinds[parsed.kind.value] += self._state.accepted - before
         except MessageError as error:
             self._refuse(error.fault.value, topic, str(error))
         except topics.TopicError as error:

@@ -5,10 +5,11 @@ decision needs a table of them. Times are seconds on the controller's monotonic 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, zip_longest
 from math import inf, isnan, log
+from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -84,6 +85,25 @@ class LinkReading:
     bandwidth_at_s: float = 0.0
     lower_bound: bool = False
     is_host_limited: bool = False
+
+
+class LinkColumns(NamedTuple):
+    """m pairs of the boards `names` whose round trip is known, or whose pings get no reply.
+
+    ends: indexes of both, shape (m, 2). All others have shape (m,). rtt_ms, error_ms: as
+    LinkReading says, NaN where unreachable. near_ms: the last round trip, NaN if there was none.
+    loss: NaN if unknown. bandwidths: what the pairs of names did in their last bandwidth test,
+    Mbit/s.
+    """
+
+    names: Sequence[str]
+    ends: Ints
+    rtt_ms: Floats
+    error_ms: Floats
+    near_ms: Floats
+    loss: Floats
+    is_stale: Bools
+    bandwidths: Mapping[tuple[str, str], float]
 
 
 class LinkState:
@@ -279,6 +299,31 @@ class LinkState:
             rtt_error_ms=max(rtt_ms * noise * (1 + max(age, 0.0)), rtt_ms - path.rtt_ms),
             loss=1 - path.received / path.sent if path.sent else None,
             jitter_ms=None if isnan(path.jitter_ms) else path.jitter_ms,
+        )
+
+    def columns(self, now_s: float) -> LinkColumns:
+        """What `fresh` reads of the pairs that ping each other, without an object for each."""
+        is_lost = self._is_unreachable(now_s)
+        rows: Ints = np.flatnonzero(self._has_rtt(now_s) | is_lost)
+        is_lost, paths = is_lost[rows], self._columns["path"][rows]
+        age = (now_s - paths["at_s"]) / self._rtt_ttl_s
+        rtt_ms = np.where(is_lost, np.nan, self._values(rows, now_s))
+        noise_ms = rtt_ms * self._noise() * (1 + np.maximum(age, 0.0))
+        with np.errstate(invalid="ignore"):  # no packet was sent
+            loss = np.where(is_lost, 1.0, 1 - paths["received"] / paths["sent"])
+        return LinkColumns(
+            names=tuple(self._numbers),
+            ends=self._ends[rows],
+            rtt_ms=rtt_ms,
+            error_ms=np.maximum(noise_ms, rtt_ms - paths["rtt_ms"]),
+            near_ms=paths["rtt_ms"].copy(),
+            loss=loss,
+            is_stale=(age > _STALE_SHARE) & ~is_lost,
+            bandwidths={
+                pair: test[0]
+                for pair, test in self._bandwidths.items()
+                if now_s - test[1] <= self._bandwidth_ttl_s
+            },
         )
 
     def _noise(self) -> float:

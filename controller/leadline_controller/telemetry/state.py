@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from threading import RLock
+from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -20,7 +21,7 @@ from leadline_controller.telemetry.bandwidth import PULLS, BandwidthTest, NodeBa
 from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
-from leadline_controller.telemetry.links import LinkReading, LinkState
+from leadline_controller.telemetry.links import LinkColumns, LinkReading, LinkState
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
@@ -62,6 +63,20 @@ class Agent:
     dropped_messages: int = 0
 
 
+class BoardTable(NamedTuple):
+    """What is known of n boards. readings: the newest reports, None where too old. report_age_s:
+    infinite without a report, shape (n,). lost: messages. is_bound: whether the bandwidth is a
+    lower bound, shape (n,). columns: name -> values, shape (n,), NaN where unknown or too old."""
+
+    names: Sequence[str]
+    agents: Sequence[Agent]
+    readings: Sequence[BoardReading | None]
+    report_age_s: NDArray[np.float64]
+    lost: Sequence[int]
+    is_bound: NDArray[np.bool_]
+    columns: Mapping[str, NDArray[np.float64]]
+
+
 @dataclass(slots=True)
 class _Record:
     slot: int
@@ -78,9 +93,10 @@ class TelemetryState:
     """All measurements by node, and counters of messages.
 
     refused: rejected messages by kind, and rounds of pairs that had no place. accepted: the other
-    messages. bandwidth_changes: how often the
-    bandwidth of a node, or whether that is a lower bound, changed. contradicting: the nodes whose
-    ROUND_TRIPS or BANDWIDTHS contradict those of their peers.
+    messages. accepted_kinds: these by the kind of their topic, with each status.
+    bandwidth_changes: how often the bandwidth of a node, or whether that is a lower bound,
+    changed. contradicting: the nodes whose ROUND_TRIPS or BANDWIDTHS contradict those of their
+    peers.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -90,6 +106,7 @@ class TelemetryState:
         self.ttl = ttl
         self.refused: Counter[str] = Counter()
         self.accepted = 0
+        self.accepted_kinds: Counter[str] = Counter()
         self.bandwidth_changes = 0
         self.contradicting = dict.fromkeys((ROUND_TRIPS, BANDWIDTHS), frozenset[str]())
         self._until_s: dict[str, dict[str, float]] = {ROUND_TRIPS: {}, BANDWIDTHS: {}}
@@ -310,6 +327,35 @@ class TelemetryState:
         unknown."""
         with self._lock:
             return self._records[node].clock_ahead_s if node in self._records else None
+
+    def boards(self, now_s: float) -> BoardTable:
+        """Every board, with the values that are known now."""
+        with self._lock:
+            records = list(self._records.values())
+            slots = np.array([record.slot for record in records], dtype=np.int64)
+            names = tuple(self._records)
+            values = self._fresh_values(slots, names, now_s)
+            at_s = np.array([record.board_at_s for record in records], dtype=np.float64)
+            fresh = (now_s - at_s <= self.ttl.report_s).tolist()
+            return BoardTable(
+                names=names,
+                agents=[record.agent for record in records],
+                readings=[r.board if f else None for r, f in zip(records, fresh, strict=True)],
+                report_age_s=now_s - at_s,
+                lost=[record.sequence.lost for record in records],
+                is_bound=self._is_bound[slots],
+                columns=dict(zip(self._columns, values.T, strict=True)),
+            )
+
+    def message_counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The accepted messages by kind, and the refused ones by reason."""
+        with self._lock:
+            return dict(self.accepted_kinds), dict(self.refused)
+
+    def link_columns(self, now_s: float) -> LinkColumns:
+        """Every pair with a value that is known now, as columns."""
+        with self._lock:
+            return self._links.columns(now_s)
 
     def lost_messages(self, node: str) -> int:
         """How many messages of this node were lost."""

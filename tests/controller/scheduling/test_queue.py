@@ -233,3 +233,20 @@ def test_a_reading_names_only_some_of_many_pods() -> None:
     reading = pending.reading(named=3)
     assert reading.unschedulable == 300
     assert reading.unschedulable_pods == ("default/p0", "default/p1", "default/p2")
+
+
+def test_a_pod_has_waited_since_it_was_active() -> None:
+    pending = SchedulingQueue()
+    for name in "abcdef":
+        pending.put(pod(name), 10.0)
+    for at, name in enumerate("abcd"):
+        taken = pending.pop(12.0 + at)
+        assert taken is not None
+        assert taken.name == name
+        assert pending.waited_s(name) == 2.0 + at
+    pending.failed("a", 12.0)
+    pending.mark_unschedulable("b", 13.0)
+    pending.hold("c")
+    assert popped(pending, 20.0) == ["a", "e", "f"]
+    assert pending.waited_s("a") == 7.0  # since its back-off of one second
+    assert pending.waited_s("b") == 0.0

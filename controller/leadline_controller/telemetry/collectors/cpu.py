@@ -11,6 +11,9 @@ def decode_cpu(report: pb.Report, reading: BoardReading) -> None:
     cpu = report.cpu
     if cpu.HasField("busy_percent"):
         reading.values["cpu_percent"] = cpu.busy_percent
+    for flag in ("under_voltage", "throttled"):
+        if cpu.HasField(flag):
+            reading.flags[flag] = getattr(cpu, flag)
     if cpu.under_voltage:
         reading.notes.append("under-voltage")
     if cpu.throttled:

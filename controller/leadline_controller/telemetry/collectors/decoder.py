@@ -10,11 +10,13 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 class BoardReading:
     """One report. A column that `values` leaves out is unknown.
 
-    notes: states of the board that a person should know, as "throttled".
+    notes: states of the board that a person should know, as "throttled". flags: such states that
+    the board can tell, and whether each holds.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    flags: dict[str, bool] = field(default_factory=dict)
 
 
 Decoder = Callable[[pb.Report, BoardReading], None]

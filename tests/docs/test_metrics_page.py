@@ -1,0 +1,85 @@
+"""The page of metrics has just the names, types and labels that the daemons write."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from leadline_agent import textfile
+from leadline_controller.api.instruments import Instruments
+from leadline_controller.api.metrics import MetricsReader, MetricsSource
+from leadline_controller.api.settings import MetricsSettings
+from leadline_controller.decisions.log import PENDING
+from leadline_controller.decisions.store import HistorySettings
+from leadline_controller.framework.model import Pod
+from leadline_controller.rescheduling.journal import Journal
+from leadline_controller.telemetry.collectors import BoardReading
+from leadline_wire.v1 import telemetry_pb2 as pb
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.controller.api.api_harness import example_controller
+from tests.controller.api.test_metrics import known
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+ROW = re.compile(r"\| (`leadline_.+?`) \| (gauge|counter|histogram) \| (.*?) \|")
+Described = dict[str, tuple[str, frozenset[str]]]
+
+
+def described() -> Described:
+    """Name -> type and labels, as the tables have them."""
+    found: Described = {}
+    everywhere: dict[str, set[str]] = {"Boards": {"node"}, "Links": {"node", "peer"}}
+    for section in PAGE.read_text().split("\n## "):
+        common = everywhere.get(section.partition("\n")[0], set())
+        for names, kind, labels in ROW.findall(section):
+            own = set(re.findall(r"`(\w+)`", labels))
+            every = own if labels.startswith("only") else own | common
+            for name in re.findall(r"`(\w+)`", names):
+                found[name] = (kind, frozenset(every))
+    return found
+
+
+def written(text: str) -> Iterator[tuple[str, tuple[str, frozenset[str]]]]:
+    """The same of what a daemon writes."""
+    for family in text_string_to_metric_families(text):
+        total = "_total" if family.type == "counter" else ""
+        for sample in family.samples:
+            if family.name.startswith("leadline_"):
+                labels = frozenset(sample.labels) - {"le"}
+                yield f"{family.name}{total}", (family.type, labels)
+
+
+class _Moves:
+    """A rescheduler whose moves ended."""
+
+    def __init__(self) -> None:
+        self.endings = {"moved": 1}
+        self.journal = Journal.__new__(Journal)
+        self.journal.pause = None
+
+    def now_unix_s(self) -> float | None:
+        return None
+
+
+def test_the_page_has_just_the_metrics_that_are_written(tmp_path: Path) -> None:
+    harness = example_controller()
+    flags = {"throttled": False, "under_voltage": False}
+    reading = BoardReading({"cpu_celsius": 40.0, "used_mbps": 1.0}, flags=flags)
+    harness.telemetry.report("n1", harness.stamp("n1"), reading)
+    harness.telemetry.count_refusal("topic")
+    harness.telemetry.accepted_kinds["report"] += 1
+    instruments = Instruments()
+    harness.decisions._sink = instruments.count
+    harness.place(Pod("default", "huge", uid="u", requests={"cpu": 10**9}), PENDING)
+    object.__setattr__(harness.source, "rescheduler", _Moves)
+    source = MetricsSource(
+        known(harness),
+        instruments,
+        MetricsSettings(),
+        HistorySettings(tmp_path / "decisions.db"),
+    )
+    text = MetricsReader(source).begin()(False).decode()
+    report = pb.Report(cpu=pb.Cpu(throttled=True, under_voltage=True))
+    report.collectors.add(name="cpu", outcome=pb.CollectorRun.OK)
+    status = textfile.Status("pi-1", "1", 10, True, 0, certificate_ends_s=2e9)
+    text += textfile.text_of(report, status, 1.0)
+    assert dict(written(text)) == described()

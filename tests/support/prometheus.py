@@ -1,0 +1,101 @@
+"""Debian's prometheus and promtool, for one test."""
+
+import json
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.ports import free_port, wait_until
+
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """A running server."""
+
+    url: str
+
+    def query(self, expression: str) -> list[Any]:
+        """The series that the expression gives now."""
+        asked = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"{self.url}/api/v1/query?{asked}", timeout=30) as answer:  # noqa: S310  # http
+            found: list[Any] = json.load(answer)["data"]["result"]
+        return found
+
+    def wait_for(self, expression: str) -> list[Any]:
+        """Wait until the expression gives at least one series."""
+        found: list[Any] = []
+
+        def is_there() -> bool:
+            found[:] = self.query(expression)
+            return bool(found)
+
+        wait_until(is_there, f"{expression} gives something", PATIENCE_S)
+        return found
+
+
+@contextmanager
+def prometheus(scrape_configs: Sequence[dict[str, Any]]) -> Iterator[Prometheus]:
+    """Scrape every second until the block ends."""
+    address = f"127.0.0.1:{free_port()}"
+    with tempfile.TemporaryDirectory(prefix="leadline-prometheus-") as name:
+        folder = Path(name)
+        # YAML reads JSON.
+        config = {"global": {"scrape_interval": "1s"}, "scrape_configs": list(scrape_configs)}
+        (folder / "prometheus.yml").write_text(json.dumps(config))
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    program("prometheus"),
+                    f"--config.file={folder}/prometheus.yml",
+                    f"--storage.tsdb.path={folder}/data",
+                    f"--web.listen-address={address}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        server = Prometheus(f"http://{address}")
+        try:
+            wait_until(lambda: _is_ready(server, process, folder / "log"), "it is up", PATIENCE_S)
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def promtool(*arguments: str, stdin: bytes = b"") -> str:
+    """What promtool says. Raises AssertionError unless it is content."""
+    done = subprocess.run(
+        [program("promtool"), *arguments], input=stdin, capture_output=True, timeout=60
+    )
+    said = (done.stdout + done.stderr).decode(errors="replace")
+    assert done.returncode == 0, said
+    return said
+
+
+def program(name: str) -> str:
+    """Its path. Raises AssertionError if it is not installed."""
+    path = shutil.which(name)
+    assert path, f"{name} is missing: make prometheus"
+    return path
+
+
+def _is_ready(server: Prometheus, process: "subprocess.Popen[bytes]", log: Path) -> bool:
+    assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+    try:
+        with urllib.request.urlopen(f"{server.url}/-/ready", timeout=5) as answer:  # noqa: S310  # http
+            return int(answer.status) == 200
+    except OSError:
+        return False
