@@ -422,7 +422,7 @@ def layered_controller(settings: Settings) -> wiring.Controller:
 async def test_a_pull_teaches_the_nodes_speed_and_a_lower_bound_of_its_link() -> None:
     controller = layered_controller(Settings(images=LookupSettings(enabled=False)))
     began = ImagePull("n1", "u", "reg.example/web:1")
-    async with controller.looking_up_images(Kubelets(began, replace(began, took_s=2.3))):
+    async with controller.looking_up_images(Kubelets(began, replace(began, took_s=2.2))):
         assert await eventually(
             lambda: (
                 controller.state.images.table(controller.state.table).pull_mbps.tolist()
@@ -450,7 +450,7 @@ async def test_a_pull_that_fails_is_logged_once_and_the_next_ones_count(
         return observe(pull)
 
     monkeypatch.setattr(controller.state.images, "observe", fail_once_bad)
-    pulls = Kubelets(bad, bad, began, replace(began, took_s=2.3))
+    pulls = Kubelets(bad, bad, began, replace(began, took_s=2.2))
     async with controller.looking_up_images(pulls):
         table = controller.state.table
         assert await eventually(
