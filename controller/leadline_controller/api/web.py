@@ -301,7 +301,7 @@ class WebServer:
         return await self._json(request, body)
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
-        limit = _number(request, "limit", _LISTED)
+        limit = _number(request, "limit", float(_LISTED))
         if not (limit.is_integer() and 1 <= limit <= _MOST_LISTED):
             raise ValueError(f"limit: expected 1 to {_MOST_LISTED}")
         before = _number(request, "before", math.inf)

@@ -60,7 +60,7 @@ async def test_the_overview_says_what_the_inspection_service_says(address: str) 
     n1, n2, n3 = (nodes[name] for name in ("n1", "n2", "n3"))
     assert (n1["online"], n3["online"], n3["age_s"]) == (True, None, None)
     assert (n1["cpu_percent"], n1["temperature_c"], n2["memory_percent"]) == (12.5, 51.0, None)
-    assert (n1["bandwidth_mbps"], n1["bandwidth_kind"]) == (pytest.approx(569.4), "at-least")
+    assert (n1["bandwidth_mbps"], n1["bandwidth_kind"]) == (94.9, "at-least")
     assert (n3["bandwidth_mbps"], n3["bandwidth_kind"]) == (None, "unknown")
     assert (n2["schedulable"], n2["tier"]) == (False, "edge")
     assert n2["notes"] == ["cordoned", "under-voltage", "throttled"]
@@ -281,15 +281,11 @@ async def test_hostile_names_are_json_strings_and_nothing_else(name: str) -> Non
                 assert (answer.status, answer.content_type) == (200, "application/json"), each
             assert raw.isascii()
             assert not set(raw) & set(b"<>&\n\r\0\x1b"), each
-            assert (
-                name in json.dumps(json.loads(raw), ensure_ascii=False)
-                or name in str(list(strings(json.loads(raw))))
-                or name in list(strings(json.loads(raw)))
-            ), each
+            assert name in strings(json.loads(raw)), each
         async with streaming(address) as events:
             harness.report("n1", cpu_percent=50.0, notes=(name,))
             data = await events.until("overview")
-    assert name in list(strings(data))
+    assert name in strings(data)
 
 
 def strings(value: object) -> list[str]:
