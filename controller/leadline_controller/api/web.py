@@ -36,6 +36,7 @@ _http_log.setLevel(logging.CRITICAL)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _HEADERS = {
+    "Server": "leadline",
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
@@ -239,9 +240,9 @@ class WebServer:
             names = [names[each] for each in at.tolist()]
         pairs = self._source.telemetry.pairs(self._source.now_s())
         rtt_ms, source = web_links.matrix(names, pairs)
-        positions = self._feed.picture.layout.positions
+        positions = self._feed.layout.positions
         places = np.array([positions.get(name, (0.5, 1.0)) for name in names]).reshape(-1, 2)
-        return web_json.encode(
+        return web_json.encode_long(
             {
                 "nodes": names,
                 "order": order(places).tolist(),
@@ -249,9 +250,9 @@ class WebServer:
                 "sampled": every > len(names),
                 "at_unix_s": self._feed.unix_s(),
                 "sources": list(web_links.SOURCES),
-                "rtt_ms": [web_json.numbers(row) for row in rtt_ms.tolist()],
-                "source": source.tolist(),
-            }
+            },
+            rtt_ms=map(web_json.numbers, rtt_ms.tolist()),
+            source=source.tolist(),
         )
 
     async def _node(self, request: web.Request) -> web.StreamResponse:

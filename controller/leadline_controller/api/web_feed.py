@@ -19,18 +19,18 @@ from leadline_controller.api.nodes import InspectionSource, NodeReader
 from leadline_controller.api.web_journal import PlacementJournal, by_node
 from leadline_controller.api.web_layout import Layout, layout
 from leadline_controller.api.web_links import chosen
-from leadline_controller.telemetry.links import PairReading
 
 Json = dict[str, Any]
 _SLICE = 16
 _POLL_S = 0.5  # also between two events of a stream
 _REFRESH_S = 1.0
 _LAYOUT_S = 3.0
-_SHARE = 10  # a reading takes a tenth of a core at most; the layout half of that
+# A reading takes a fifth of a core at most, the layout a twentieth.
+_READ_SHARE, _LAYOUT_SHARE = 5, 20
 _HEARTBEAT_S = 15.0
 _RING_EVENTS, _RING_BYTES = 1024, 8 * 1024 * 1024
 _MOST_DECISIONS = 200  # of one look: a page keeps no more
-_AGES = frozenset({"age_s", "bandwidth_age_s"})
+_AGES = frozenset({"age_s", "bandwidth_age_s", "error_ms"})  # the error grows with the age
 _LINES = {"retry": b"retry: 2000\n\n", "heartbeat": b": still here\n\n"}
 
 
@@ -51,8 +51,6 @@ class Picture:
     at_unix_s: float = 0.0
     nodes: Mapping[str, Json] = field(default_factory=dict)
     links: Mapping[tuple[str, str], Json] = field(default_factory=dict)
-    pairs: PairReading | None = None
-    layout: Layout = field(default_factory=Layout)
 
 
 class Feed:
@@ -72,10 +70,10 @@ class Feed:
         self._poll_s = poll_s
         self._lock = asyncio.Lock()
         self._loop_s = asyncio.get_running_loop().time
-        self.picture = Picture()
+        self.picture, self.layout = Picture(), Layout()
         self._read_s = self._laid_s = float("-inf")
         self._pause_s = min(_REFRESH_S, 2 * poll_s)
-        self._layout_pause_s = _LAYOUT_S
+        self._layout_s = self._layout_pause_s = min(_LAYOUT_S, 6 * poll_s)
         self._chosen: frozenset[tuple[str, str]] = frozenset()
         self._number = 0
         self._decision = max((each.number for each in source.decisions.all()), default=0)
@@ -101,9 +99,11 @@ class Feed:
         """The overview, at most a second old (in a large cluster a few seconds)."""
         async with self._lock:
             self._add_decisions()
-            began_s = self._loop_s()
-            if began_s - self._read_s < self._pause_s:
+            if self._loop_s() - self._read_s < self._pause_s:
                 return self.picture
+            if self._loop_s() - self._laid_s >= self._layout_pause_s:
+                await self._lay_out()
+            began_s = self._loop_s()
             picture = await self._read()
             event = await asyncio.to_thread(_difference, self.picture, picture, self._number + 1)
             self.picture = picture
@@ -111,7 +111,7 @@ class Feed:
                 self._append(event)
             self._read_s = self._loop_s()
             least_s = min(_REFRESH_S, 2 * self._poll_s)
-            self._pause_s = max(least_s, _SHARE * (self._read_s - began_s))
+            self._pause_s = max(least_s, _READ_SHARE * (self._read_s - began_s))
             return picture
 
     async def overview(self) -> bytes:
@@ -120,7 +120,7 @@ class Feed:
         head = await self.head()
         number = f"{self.run_id}:{self._number}"
         return await asyncio.to_thread(
-            lambda: web_json.encode(
+            lambda: web_json.encode_long(
                 {
                     "run": self.run_id,
                     "stream_id": number,
@@ -128,9 +128,9 @@ class Feed:
                     "at_unix_s": picture.at_unix_s,
                     "live": True,
                     "pods_exact": True,
-                    "nodes": list(picture.nodes.values()),
-                    "links": list(picture.links.values()),
-                }
+                },
+                nodes=picture.nodes.values(),
+                links=picture.links.values(),
             )
         )
 
@@ -219,16 +219,7 @@ class Feed:
                 await asyncio.sleep(0)
             statuses.append(reader.status(name))
         pods = dict(self._journal.now())
-        began_s = self._loop_s()
-        before = self.picture
-        if before.pairs is None or began_s - self._laid_s >= self._layout_pause_s:
-            pairs, self._chosen, laid = await asyncio.to_thread(
-                self._laid_out, reader.names, before.layout
-            )
-            self._laid_s = self._loop_s()
-            self._layout_pause_s = max(_LAYOUT_S, 2 * _SHARE * (self._laid_s - began_s))
-        else:
-            pairs, laid = before.pairs, before.layout
+        laid = self.layout
         links = await asyncio.to_thread(reader.links_between, self._chosen)
 
         def shown() -> Picture:
@@ -241,17 +232,22 @@ class Feed:
                 for each in statuses
             }
             drawn = {(x["a"], x["b"]): x for x in map(web_json.link, links)}
-            return Picture(self.unix_s(), nodes, drawn, pairs, laid)
+            return Picture(self.unix_s(), nodes, drawn)
 
         return await asyncio.to_thread(shown)
 
-    def _laid_out(
-        self, names: Sequence[str], before: Layout
-    ) -> tuple[PairReading, frozenset[tuple[str, str]], Layout]:
-        pairs = self._source.telemetry.pairs(self._source.now_s())
-        here = set(names)
-        drawn = frozenset(x for x in chosen(pairs, self._anchors) if here.issuperset(x))
-        return pairs, drawn, layout(names, pairs, before)
+    async def _lay_out(self) -> None:
+        """Choose the links to draw, and where to draw boards."""
+        began_s, names = self._loop_s(), NodeReader(self._source).names
+
+        def laid_out() -> tuple[frozenset[tuple[str, str]], Layout]:
+            pairs, here = self._source.telemetry.pairs(self._source.now_s()), set(names)
+            drawn = frozenset(x for x in chosen(pairs, self._anchors) if here.issuperset(x))
+            return drawn, layout(names, pairs, self.layout)
+
+        self._chosen, self.layout = await asyncio.to_thread(laid_out)
+        self._laid_s = self._loop_s()
+        self._layout_pause_s = max(self._layout_s, _LAYOUT_SHARE * (self._laid_s - began_s))
 
     def _append(self, event: Event) -> None:
         self._number = event.number

@@ -40,7 +40,7 @@ async def overview(
 
     def encoded() -> bytes:
         values = _values([*stored, *newest], minute)
-        return web_json.encode(
+        return web_json.encode_long(
             {
                 "run": feed.run_id,
                 "stream_id": None,
@@ -48,9 +48,9 @@ async def overview(
                 "at_unix_s": minute,
                 "live": False,
                 "pods_exact": exact,
-                "nodes": list(_nodes(picture, values, placed)),
-                "links": list(_links(values)),
-            }
+            },
+            nodes=_nodes(picture, values, placed),
+            links=_links(values),
         )
 
     return await asyncio.to_thread(encoded)
