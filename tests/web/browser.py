@@ -43,7 +43,8 @@ def chromium(**options: Any) -> Iterator[Browser]:
 def page_of(
     browser: Browser, size: tuple[int, int] = DESKTOP, dark: bool = False, **options: Any
 ) -> Iterator[tuple[Page, list[str]]]:
-    """A page, and what went wrong in it: errors on its console, exceptions, dialogs."""
+    """A page, and what went wrong in it: errors on its console, exceptions, dialogs, requests
+    to anything but this machine."""
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if dark else "light",
@@ -63,6 +64,11 @@ def page_of(
         errors.append(f"dialog: {shown.message}")
         shown.dismiss()
 
+    def request(made: Any) -> None:
+        if not made.url.startswith(("http://127.0.0.1:", "https://127.0.0.1:", "data:")):
+            errors.append(f"request to the outside: {made.url}")
+
+    page.on("request", request)
     page.on("console", console)
     page.on("pageerror", lambda error: errors.append(f"exception: {error}"))
     page.on("dialog", dialog)
@@ -75,7 +81,7 @@ def page_of(
 def ready(page: Page) -> None:
     """Wait until the page is live and has drawn."""
     page.wait_for_selector("#state[data-state=live]")
-    page.wait_for_function("document.querySelector('#map-summary').textContent !== ''")
+    page.wait_for_function("() => document.querySelector('#map-summary').textContent !== ''")
 
 
 AXE = Path(__file__).parent / "vendor" / "axe.js"

@@ -249,7 +249,10 @@ class Cluster:
             for node in self.nodes[1:]
             if node["online"]
         ]
-        scores.sort(key=lambda score: (score["node"] != decision["node"], -score["total"]))
+        for score in scores:
+            if score["node"] == decision["node"]:
+                score["total"] = 0.97
+        scores.sort(key=lambda score: -score["total"])
         reasons = ["NodeUnschedulable: the node takes no pods"]
         return decision | {
             "better": "higher",
@@ -299,7 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     canned: Canned
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         canned = self.canned
         canned.requested.append(self.path)
         url = urlsplit(self.path)

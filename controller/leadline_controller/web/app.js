@@ -91,6 +91,7 @@ function drawBoards() {
       { title: "Board", cell: (node) => ({ text: node.name, href: format.boardHref(node.name) }) },
       {
         title: "State",
+        wide: true,
         cell: (node) => {
           const [text, tone] = format.boardState(node, live);
           return { text, tone };

@@ -40,4 +40,9 @@ export const tooltip = (formatter) => ({
   formatter,
 });
 
-export const shorten = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+/** A long name with its middle left out: of `garage-17` the number tells more than the rest. */
+export function shorten(name, most) {
+  if (name.length <= most) return name;
+  const tail = Math.ceil((most - 1) * 0.45);
+  return `${name.slice(0, most - 1 - tail)}…${name.slice(-tail)}`;
+}

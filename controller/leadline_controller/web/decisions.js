@@ -56,9 +56,9 @@ export function drawTable(store) {
             ? { text: "no board", tone: "warn" }
             : { text: d.node, href: format.boardHref(d.node) },
       },
-      { title: "Outcome", cell: (d) => ({ text: d.outcome, tone: tone(d) }) },
+      { title: "Outcome", wide: true, cell: (d) => ({ text: d.outcome, tone: tone(d) }) },
       { title: "Time", cell: (d) => format.clock(d.unix_s) },
-      { title: "Why", cell: (d) => d.why },
+      { title: "Why", wide: true, cell: (d) => d.why },
       { title: "Strategy", cell: (d) => d.strategy },
     ],
     store.newest,
@@ -161,12 +161,13 @@ export class DecisionView {
           number: true,
         },
         ...names.map((name) => ({
-          title: name.replaceAll("_", " "),
+          title: capital(name.replaceAll("_", " ")),
           cell: ({ parts }) => score(parts?.[name]),
           number: true,
         })),
         {
           title: "Age of values",
+          wide: true,
           cell: (row) => {
             const ages = [
               ["report", row.report_age_s],
@@ -185,7 +186,7 @@ export class DecisionView {
       "Boards that filters ruled out, with the reasons",
       [
         { title: "Board", cell: ({ node }) => ({ text: node, href: format.boardHref(node) }) },
-        { title: "Reasons", cell: ({ reasons }) => reasons.join("; ") },
+        { title: "Reasons", wide: true, cell: ({ reasons }) => reasons.join("; ") },
       ],
       decision.rejected,
       "None",
@@ -193,6 +194,7 @@ export class DecisionView {
   }
 }
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const score = (value) =>
   typeof value === "number" ? String(Number(value.toPrecision(4))) : format.UNKNOWN;
 

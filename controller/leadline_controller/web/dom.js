@@ -40,8 +40,8 @@ function setCell(cell, value) {
 
 /**
  * Show rows in a table. It changes cells in place, so that the focus stays where it is.
- * columns: [{title, cell: (row) => text or {text, href, bar: 0 to 1, tone}, number: bool}]; the
- * first is the row's header.
+ * columns: [{title, cell: (row) => text or {text, href, bar: 0 to 1, tone}, number: bool, wide: bool}];
+ * the first is the row's header.
  */
 export function fillTable(table, caption, columns, rows, empty = "None") {
   if (!table.caption) {
@@ -68,7 +68,8 @@ export function fillTable(table, caption, columns, rows, empty = "None") {
   const made = document.createDocumentFragment();
   for (let i = body.rows.length; i < rows.length; i++) {
     const cells = columns.map((column, j) => {
-      const cell = el(j ? "td" : "th", { className: column.number ? "number" : "" });
+      const className = column.number ? "number" : column.wide ? "wide" : "";
+      const cell = el(j ? "td" : "th", { className });
       if (!j) cell.scope = "row";
       return cell;
     });

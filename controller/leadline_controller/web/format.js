@@ -5,6 +5,7 @@ const known = (value) => typeof value === "number" && Number.isFinite(value);
 
 export function number(value, unit = "", digits) {
   if (!known(value)) return UNKNOWN;
+  if (value === 0) return unit ? `0 ${unit}` : "0";
   const size = Math.abs(value);
   const places = digits ?? (size >= 100 ? 0 : size >= 10 ? 1 : 2);
   const text = size >= 1e6 ? value.toExponential(1) : value.toFixed(places);

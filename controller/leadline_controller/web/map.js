@@ -10,6 +10,7 @@ import { colours } from "./theme.js";
 
 const LABEL_LENGTH = 14;
 const MOST_DOTS = 16;
+const COARSE = matchMedia("(pointer: coarse)").matches;
 const LINES = {
   measured: { type: "solid", opacity: 0.9 },
   stale: { type: "solid", opacity: 0.3 },
@@ -26,7 +27,6 @@ function boardStyle(node) {
     const border = node.online === false ? paint.bad : paint.unknown;
     return { color: paint.card, borderColor: border, borderWidth: 2, borderType: "dashed" };
   }
-  if (node.notes?.length) return { color: fill, borderColor: paint.warn, borderWidth: 3 };
   if (node.schedulable === false) return { color: paint.card, borderColor: fill, borderWidth: 3 };
   return { color: fill, borderColor: paint.card, borderWidth: 1 };
 }
@@ -114,6 +114,7 @@ export class MapView {
         [name]: 0,
         filterMode: "none",
         minSpan: 4,
+        preventDefaultMouseMove: !COARSE, // so that a finger scrolls the page
       })),
       tooltip: tooltip(({ dataType, dataIndex, seriesIndex }) => {
         if (seriesIndex !== 0) return "";
@@ -213,6 +214,10 @@ export class MapView {
         const level = format.bandwidthLevel(format.linkBandwidth(link, this.#overview.nodes).mbps);
         const unreachable = link.source === "unreachable";
         const line = LINES[link.source] ?? LINES.estimated;
+        // Long links of many would hide what is near: they are drawn thin.
+        const [one, other] = [this.#spots[numbers.get(link.a)], this.#spots[numbers.get(link.b)]];
+        const length = Math.hypot(one.x - other.x, one.y - other.y);
+        const near = this.#nodes.length > 20 ? Math.min(1, Math.max(0.3, 130 / length)) : 1;
         const colour = unreachable ? paint.bad : level < 0 ? paint.unknown : paint.levels[level];
         return {
           source: numbers.get(link.a),
@@ -220,8 +225,8 @@ export class MapView {
           lineStyle: {
             color: colour,
             type: link.flapping ? [8, 3, 2, 3] : line.type,
-            opacity: many ? line.opacity * 0.6 : line.opacity,
-            width: (many ? 0.6 : 1) * (1.3 + 0.5 * Math.max(level, 0)),
+            opacity: line.opacity * (many ? 0.8 : 1) * near,
+            width: (many ? 0.6 : 1) * near * (1.3 + 0.5 * Math.max(level, 0)),
           },
         };
       }),
@@ -235,7 +240,19 @@ export class MapView {
     const dots = this.#nodes.map((node) =>
       node.pods.slice(0, MOST_DOTS).map((pod) => (pod.ours === false ? paint.otherPod : paint.pod)),
     );
-    const holding = this.#nodes.map((_, i) => i).filter((i) => dots[i].length);
+    const warned = this.#nodes.map((node) => (node.notes?.length ?? 0) > 0);
+    const marked = this.#nodes.map((_, i) => i).filter((i) => dots[i].length || warned[i]);
+    const warning = (x, y) => {
+      const size = Math.max(4, radius / 2);
+      const [cx, cy] = [x - radius * 0.8, y + radius * 0.8];
+      const style = { fill: paint.warn, stroke: paint.card, lineWidth: 1 };
+      const font = `bold ${Math.round(size * 1.7)}px ${FONT}`;
+      const text = { text: "!", x: cx, y: cy, fill: paint.card, font };
+      return [
+        { type: "circle", shape: { cx, cy, r: size }, style },
+        { type: "text", style: { ...text, align: "center", verticalAlign: "middle" } },
+      ];
+    };
     return {
       id: "pods",
       type: "custom",
@@ -245,21 +262,19 @@ export class MapView {
       tooltip: { show: false },
       renderItem: (_, api) => {
         const [x, y] = api.coord([api.value(0), api.value(1)]);
-        const own = dots[api.value(2)] ?? [];
-        return {
-          type: "group",
-          children: own.map((colour, i) => {
-            const angle = -Math.PI / 2 + (i * 2 * Math.PI) / MOST_DOTS;
-            const away = radius + dot + 1.5;
-            return {
-              type: "circle",
-              shape: { cx: x + away * Math.cos(angle), cy: y + away * Math.sin(angle), r: dot },
-              style: { fill: colour },
-            };
-          }),
-        };
+        const board = api.value(2);
+        const around = (dots[board] ?? []).map((colour, i) => {
+          const angle = -Math.PI / 2 + (i * 2 * Math.PI) / MOST_DOTS;
+          const away = radius + dot + 1.5;
+          return {
+            type: "circle",
+            shape: { cx: x + away * Math.cos(angle), cy: y + away * Math.sin(angle), r: dot },
+            style: { fill: colour },
+          };
+        });
+        return { type: "group", children: [...around, ...(warned[board] ? warning(x, y) : [])] };
       },
-      data: holding.map((i) => [this.#spots[i].x, this.#spots[i].y, i]),
+      data: marked.map((i) => [this.#spots[i].x, this.#spots[i].y, i]),
     };
   }
 
@@ -305,7 +320,7 @@ export class MapView {
 /** What colours and lines mean, in words; drawn once. */
 export function drawLegend(box) {
   const swatch = (name, variable) => {
-    const mark = el("i", { className: name });
+    const mark = el("i", { className: name, ariaHidden: "true" }, name === "warning" ? "!" : "");
     mark.style.setProperty("--mark", `var(--${variable})`);
     return mark;
   };
@@ -329,7 +344,7 @@ export function drawLegend(box) {
     group(
       "Boards and pods",
       entry(swatch("ring", "level-2"), "takes no pods"),
-      entry(swatch("ring", "warn"), "has a warning"),
+      entry(swatch("warning", "warn"), "has a warning"),
       entry(swatch("ring dashed", "bad"), "offline"),
       entry(swatch("square", "level-2"), "cloud"),
       entry(swatch("dot", "pod"), "pod placed by Leadline"),

@@ -37,7 +37,10 @@ export class PairsView {
       if (request.signal.aborted) return;
       setText(byId("pairs-summary"), `Not loaded: ${error.message}`);
     }
-    this.#timer = setTimeout(() => this.show(), RELOAD_MS);
+    // Of many boards the picture takes a second: they are read again on demand.
+    if (this.#answer?.nodes.length <= MOST_GAPS) {
+      this.#timer = setTimeout(() => this.show(), RELOAD_MS);
+    }
   }
 
   hide() {
@@ -95,6 +98,13 @@ export class PairsView {
       }),
     );
     if (!high) [low, high] = [0.1, 1];
+    const [from, to] = [Math.log10(low), Math.log10(high) + 1e-6];
+    const numbered = count <= MOST_VALUES && !bySource;
+    // Half of the colours are dark in the light theme, and light in the dark theme.
+    const labelled = (value) => ({
+      value,
+      label: { color: value[2] < (from + to) / 2 ? paint.text : paint.card },
+    });
     const chart = chartOf(this.#box, () => this.#draw());
     const room = this.#box.clientWidth;
     const labelLength = room < 500 ? 8 : 14;
@@ -151,24 +161,21 @@ export class PairsView {
               type: "continuous",
               show: false,
               dimension: 2,
-              min: Math.log10(low),
-              max: Math.log10(high) + 1e-6,
+              min: from,
+              max: to,
               inRange: { color: paint.heat },
             },
         series: [
           {
             type: "heatmap",
-            data: cells,
-            progressive: 4000,
+            data: numbered ? cells.map(labelled) : cells,
+            progressive: 10000,
             progressiveThreshold: 20000,
-            itemStyle: count <= MOST_GAPS ? { borderColor: paint.card, borderWidth: 1.5 } : {},
+            itemStyle: named ? { borderColor: paint.card, borderWidth: Math.min(1.5, room / count / 10) } : {},
             emphasis: { itemStyle: { borderColor: paint.text, borderWidth: 1.5 } },
             label: {
-              show: count <= MOST_VALUES && !bySource,
-              fontSize: 12,
-              color: paint.text,
-              textBorderColor: paint.card,
-              textBorderWidth: 3,
+              show: numbered,
+              fontSize: 13,
               formatter: ({ value }) => {
                 const { rtt_ms, source } = this.#pair(order[value[1]], order[value[0]]);
                 const guess = source === "estimated" || source === "triangulated" ? "~" : "";
