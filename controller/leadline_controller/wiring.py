@@ -335,7 +335,39 @@ class Controller:
     @asynccontextmanager
     async def serving_api(self, strategy_name: str) -> AsyncIterator[str]:
         """Serve the gRPC API during the context; yields the address."""
-        source = InspectionSource(
+        server = InspectionServer(self.settings.serve, self._source(strategy_name))
+        address = await server.start()
+        log.info("answering inspections at %s", address)
+        try:
+            yield address
+        finally:
+            await server.stop()
+
+    @asynccontextmanager
+    async def serving_map(self, strategy_name: str) -> AsyncIterator[str | None]:
+        """Serve the map during the context; yields the page's address, None without a section
+        [web]. Enter it before the cluster is watched, so that it knows when pods were placed."""
+        settings = self.settings.web
+        if settings is None:
+            yield None
+            return
+        from leadline_controller.api.web import WebServer
+        from leadline_controller.api.web_journal import PlacementJournal
+
+        journal = PlacementJournal(self.clock.now_s, self.settings.scheduler_name)
+        source = self._source(strategy_name)
+        server = WebServer(settings, source, journal, self.settings.anchors)
+        self._listeners.append(journal.observe)
+        try:
+            address = await server.start()
+            log.info("showing the map at %s", address)
+            yield address
+        finally:
+            await server.stop()
+            self._listeners.remove(journal.observe)
+
+    def _source(self, strategy_name: str) -> InspectionSource:
+        return InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
             decisions=self.decisions,
@@ -354,13 +386,6 @@ class Controller:
             rescheduler=lambda: self.rescheduler,
             registries=lambda: [] if self.image_lookup is None else self.image_lookup.readings(),
         )
-        server = InspectionServer(self.settings.serve, source)
-        address = await server.start()
-        log.info("answering inspections at %s", address)
-        try:
-            yield address
-        finally:
-            await server.stop()
 
     @asynccontextmanager
     async def serving_extender(
@@ -592,6 +617,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             controller.storing_decisions(),
             # First, so that an address in use ends the controller before it acts.
             controller.serving_api(how.strategy.name),
+            controller.serving_map(how.strategy.name),
             # Contexts end in reverse order, so the Lease is held until those below have ended.
             running(elector.run()) as electing,
             controller.probing(),

@@ -110,6 +110,27 @@ class SeriesTable:
                     found.append(block)
         return found
 
+    def blocks_at(self, unix_s: int) -> list[tuple[str, Block]]:
+        """The blocks of all boards that have this Unix second in them, the coarse ones first."""
+        found = []
+        for resolution in (COARSE, FINE):
+            rows = self._connection.execute(
+                "SELECT step_s, start_unix_s, board, points FROM series"
+                " WHERE step_s = ? AND start_unix_s = ?",
+                (resolution.step_s, unix_s - unix_s % resolution.block_s),
+            )
+            for row in rows.fetchall():
+                try:
+                    found.append((row[2], SeriesRow(*row).block()))
+                except ValueError:
+                    self.unreadable += 1
+        return found
+
+    def first_s(self) -> int | None:
+        """When the oldest block begins, Unix seconds; None without one."""
+        (first,) = self._connection.execute("SELECT min(start_unix_s) FROM series").fetchone()
+        return first if isinstance(first, int) else None
+
     def rows(self) -> Iterator[SeriesRow]:
         """All rows, oldest first."""
         return (row for row, _ in select(self._connection, "ASC"))
