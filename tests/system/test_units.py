@@ -113,6 +113,7 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
     assert {value.removeprefix("%d/") for value in variables.values()} == loaded - {
         "extender",
         "keda",
+        "web",
     }
 
 
