@@ -96,7 +96,7 @@ async def test_boards_links_and_placements_appear_and_survive_a_restart(
     with ExitStack() as stack:
         for name, address in BOARDS.items():
             config = agent_config(tmp_path / name, broker.port, name)
-            config.write_text(f'address = "{address}"\n' + config.read_text())
+            config.write_text(f'{config.read_text()}[probe]\naddress = "{address}"\n')
             stack.enter_context(running_agent(config))
         async with serving(broker, kept, tmp_path, port) as address:
             shown = await eventually(f"{address}/api/overview", measured)
