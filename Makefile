@@ -68,7 +68,7 @@ attack: PACKAGES += $(TESTBED)
 attack: rollout-env packages control-plane ## Attack the daemons at full length; the tests do it briefly
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.attack $(PART)
 
-bench: PACKAGES += prometheus-node-exporter
+bench: PACKAGES += prometheus-node-exporter $(BROWSER)
 bench: env packages control-plane ## Measure speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
 

@@ -21,7 +21,7 @@ const LINES = {
 
 function boardStyle(node) {
   const paint = colours();
-  const level = format.bandwidthLevel(node.bandwidth_mbps);
+  const level = format.bandwidthLevel(node.bandwidth_mbps, node.bandwidth_kind);
   const fill = level < 0 ? paint.unknown : paint.levels[level];
   if (node.online !== true) {
     const border = node.online === false ? paint.bad : paint.unknown;
@@ -137,7 +137,9 @@ export class MapView {
   #summary(live) {
     const pods = this.#nodes.reduce((sum, node) => sum + (node.pods_total ?? node.pods.length), 0);
     const silent = this.#nodes.filter((node) => node.online === false).length;
-    const slow = this.#nodes.filter((node) => format.bandwidthLevel(node.bandwidth_mbps) === 0);
+    const slow = this.#nodes.filter(
+      (node) => format.bandwidthLevel(node.bandwidth_mbps, node.bandwidth_kind) === 0,
+    );
     const parts = [
       `${this.#nodes.length} boards`,
       `${pods} pods`,
@@ -211,7 +213,8 @@ export class MapView {
         itemStyle: boardStyle(node),
       })),
       links: this.#links.map((link) => {
-        const level = format.bandwidthLevel(format.linkBandwidth(link, this.#overview.nodes).mbps);
+        const { mbps, kind } = format.linkBandwidth(link, this.#overview.nodes);
+        const level = format.bandwidthLevel(mbps, kind);
         const unreachable = link.source === "unreachable";
         const line = LINES[link.source] ?? LINES.estimated;
         // Long links of many would hide what is near: they are drawn thin.
@@ -331,7 +334,7 @@ export function drawLegend(box) {
     group(
       "Bandwidth, Mbit/s",
       ...format.LEVEL_NAMES.map((name, level) => entry(swatch("patch", `level-${level}`), name)),
-      entry(swatch("patch", "unknown"), "unknown"),
+      entry(swatch("patch", "unknown"), "unknown, or a bound under 50"),
     ),
     group(
       "Round trip of a link",
