@@ -30,9 +30,10 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 # Only root can build the lab, so only root gets its tools. Without them the demo is smaller.
+# KEEP=1 leaves it running, with the map in the browser, until Ctrl-C.
 demo: env ## Show Leadline on this machine: agents measure, pods are placed, each choice is explained
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
-	@$(VENV)/bin/leadline lab run
+	@$(VENV)/bin/leadline lab run $(if $(KEEP),--keep)
 
 test: PACKAGES += $(CONTAINERS) $(BROWSER)
 test: env packages kubelets test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout

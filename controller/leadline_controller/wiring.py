@@ -344,9 +344,12 @@ class Controller:
             await server.stop()
 
     @asynccontextmanager
-    async def serving_map(self, strategy_name: str) -> AsyncIterator[str | None]:
+    async def serving_map(
+        self, strategy_name: str, listener: socket.socket | None = None
+    ) -> AsyncIterator[str | None]:
         """Serve the map during the context; yields the page's address, None without a section
-        [web]. Enter it before the cluster is watched, so that it knows when pods were placed."""
+        [web]. Enter it before the cluster is watched, so that it knows when pods were placed.
+        listener: a socket that listens already."""
         settings = self.settings.web
         if settings is None:
             yield None
@@ -359,7 +362,7 @@ class Controller:
         server = WebServer(settings, source, journal, self.settings.anchors)
         self._listeners.append(journal.observe)
         try:
-            address = await server.start()
+            address = await server.start(listener)
             log.info("showing the map at %s", address)
             yield address
         finally:

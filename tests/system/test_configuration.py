@@ -16,6 +16,7 @@ import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
 from leadline_controller.api.settings import ExtenderSettings, KedaSettings
+from leadline_controller.api.web_settings import WebSettings
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 
 from tests.support.certificates import Authority
@@ -100,6 +101,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         },
         "keda.address": KedaSettings().address,
         "keda.window_s": KedaSettings().window_s,
+        "web.address": WebSettings().address,
         "kubernetes.deletion_cost": default.deletion_cost,
         "decisions.max_mb": default.decisions.max_mb,
         "decisions.max_age_days": default.decisions.max_age_days,
@@ -108,7 +110,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 27
+    assert plain_defaults("Controller", controllers) == 28
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -225,6 +227,11 @@ WRONG = [
     ('keda.address = "unix:/run/x"', "keda.address", "KEDA's scalerAddress is host:port"),
     ('keda.requests_urls = ["file:///x"]', "keda.requests_urls[0]", "expected a URL such as"),
     ('keda.requests_urls = ["http://u:p@h/"]', "keda.requests_urls[0]", "expected a URL such as"),
+    ('web.address = "0.0.0.0:50509"', "web.address", "needs TLS"),
+    ('web.address = "unix:/run/x"', "web.address", "browsers take host:port only"),
+    ('web.password_file = "/no/such"', "web.password_file", "No such file"),
+    ('web.password_file = "/dev/null"', "web.password_file", "others may read it"),
+    ('web.tls = {cert_file = "/no/such"}', "web.tls.key_file", "expected a file"),
     ("keda.window_s = 0.5", "keda.window_s", "expected a number of 1 to 3600"),
     ('kubernetes.deletion_cost = "yes"', "kubernetes.deletion_cost", "expected true or false"),
     ('strategy.profiles = "here.json"', "strategy.profiles", "expected an absolute path of a file"),

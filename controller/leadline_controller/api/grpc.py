@@ -34,6 +34,8 @@ from leadline_controller.framework.node_table import CLASS_LABEL
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 REPLICAS = replicas_pb2.DESCRIPTOR.services_by_name["Replicas"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
+# What a watch can be limited to.
+WATCHED = NODES, PLACEMENTS = "nodes", "placements"
 _SLICE = 16
 _POLL_S = 1.0
 _MAX_REPLICAS = 1000
@@ -157,7 +159,11 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, "since_s: expected seconds, 0 for all"
             )
-        records, truncated = await self._source.history.since(since_s or None)
+        select = placements.selection(request, self._source)
+        limit = {} if not request.limit else {"limit": request.limit}
+        records, truncated = await self._source.history.since(
+            since_s or None, select=select, **limit
+        )
         now = self._source.decisions.now()
         return await asyncio.to_thread(placements.listing, records, now, truncated=truncated)
 
@@ -174,13 +180,21 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         now = self._source.decisions.now()
         return await asyncio.to_thread(placements.explanation, records, now)
 
-    async def Watch(self, _: pb.WatchRequest, __: Context) -> AsyncIterator[pb.WatchEvent]:
+    async def Watch(
+        self, request: pb.WatchRequest, context: Context
+    ) -> AsyncIterator[pb.WatchEvent]:
+        only = set(request.only) or set(WATCHED)
+        if unknown := only.difference(WATCHED):
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"only: expected {' or '.join(WATCHED)}, got {min(unknown)[:80]!r}",
+            )
         # It sends states and not every step between them: all changes that happen while its client
         # is slow become one event. So it needs no queue, and the cluster's size bounds its memory.
         sent: dict[str, bytes] = {}
         number = 0
         while not self.stopping.is_set():
-            nodes = await self._fingerprinted()
+            nodes = await self._fingerprinted() if NODES in only else []
             for status, fingerprint in nodes:
                 if sent.get(status.name) != fingerprint:
                     sent[status.name] = fingerprint
@@ -189,7 +203,8 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                 del sent[name]
                 yield pb.WatchEvent(node_gone=name)
             now = self._source.decisions.now()
-            changed = [x for x in self._source.decisions.all() if x.number > number]
+            records = self._source.decisions.all() if PLACEMENTS in only else ()
+            changed = [x for x in records if x.number > number]
             for record in sorted(changed, key=lambda x: x.number):
                 number = record.number
                 yield pb.WatchEvent(placement=placements.placement(record, now))

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 from leadline_controller.api import gate
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
-from leadline_controller.api.listeners import cancel, listen
+from leadline_controller.api.listeners import cancel, file_id, listen, unlink_own
 from leadline_controller.api.settings import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
@@ -89,7 +89,8 @@ class GrpcServer:
             for listener in listeners:
                 cleanup.callback(listener.close)
             if settings.unix_path is not None:
-                cleanup.callback(settings.unix_path.unlink, missing_ok=True)
+                made = file_id(settings.unix_path)
+                cleanup.callback(unlink_own, settings.unix_path, made)
             for service in self._services:
                 await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
             connection_gate = Gate()

@@ -1,11 +1,14 @@
 """What both servers need before they see a connection: sockets, peers, and a pace of accepting."""
 
 import asyncio
+import errno
+import fcntl
 import ipaddress
+import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from leadline_controller.api.settings import ListenAddress
@@ -54,27 +57,53 @@ def listen_tcp(host: str, port: int) -> list[socket.socket]:
 def listen_unix(path: Path) -> socket.socket:
     """Listen at this path, for this user and its group; replaces a socket that nobody serves.
     Raises OSError."""
-    with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.stat().st_mode) and not _is_served(path):
-            path.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.setblocking(False)
-        listener.bind(str(path))
-        path.chmod(0o660)  # before anyone can connect
-        listener.listen(_BACKLOG)
+        # One at a time: between bind and listen, a socket looks as if nobody served it.
+        with _locked(path.parent):
+            with suppress(FileNotFoundError):
+                if stat.S_ISSOCK(path.stat().st_mode) and _is_abandoned(path):
+                    path.unlink()
+            listener.bind(str(path))
+            path.chmod(0o660)  # before anyone can connect
+            listener.listen(_BACKLOG)
     except BaseException:
         listener.close()
         raise
     return listener
 
 
-def _is_served(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking, suppress(OSError):
-        asking.settimeout(1.0)
-        asking.connect(str(path))
-        return True
-    return False
+def unlink_own(path: Path, ours: tuple[int, int]) -> None:
+    """Remove the socket file unless another program has put its own there. ours: as `file_id` said
+    after it was made."""
+    with suppress(OSError), _locked(path.parent):
+        if file_id(path) == ours:
+            path.unlink()
+
+
+def file_id(path: Path) -> tuple[int, int]:
+    """Device and inode. Raises OSError."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether the kernel refuses connections, as nobody listens. A server that is stopped or has a
+    full queue serves it, too."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        return asking.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def peer_of(address: object) -> str:

@@ -207,6 +207,7 @@ class NodeReader:
                 yield "cordoned"
             if not node.ready:
                 yield "not ready"
+            yield from node.warnings
         if agent is None:
             yield "agent never heard"
         elif agent.online is False:

@@ -10,7 +10,9 @@ from leadline_wire.v1 import images_pb2 as pb_images
 
 from leadline_controller.api.nodes import InspectionSource, in_order
 from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Explanation
-from leadline_controller.decisions.record import DecisionRecord, ages_s
+from leadline_controller.decisions.log import BOUND, DELETED, GONE, PENDING
+from leadline_controller.decisions.record import DecisionRecord, ages_s, bounded_text
+from leadline_controller.decisions.store import Select
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import value_text
@@ -36,6 +38,38 @@ def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -
     )
 
 
+def selection(request: pb.ListPlacementsRequest, source: InspectionSource) -> Select:
+    """What the request asks for, for any thread, with the outcomes that the cluster shows now: a
+    pod may have been deleted while no controller ran."""
+    shown = None
+    if source.cluster.listed:
+        pods = source.cluster.pods()
+        shown = {bounded_text(pod.uid): pod.node_name is not None for pod, _ in pods}
+
+    def select(record: DecisionRecord) -> DecisionRecord | None:
+        if shown is not None and record.uid not in shown:
+            record = _settled(record)
+        is_pending = (
+            record.outcome != BOUND and shown is not None and shown.get(record.uid) is False
+        )
+        if (
+            (request.namespace and record.pod.partition("/")[0] != request.namespace)
+            or (request.node and record.node != request.node)
+            or (request.strategy and record.strategy != request.strategy)
+            or (request.pending and not is_pending)
+        ):
+            return None
+        return record
+
+    return select
+
+
+def _settled(record: DecisionRecord) -> DecisionRecord:
+    """The decision about a pod that does not exist any more."""
+    outcomes = {BOUND: DELETED, PENDING: GONE}
+    return record._replace(outcome=outcomes.get(record.outcome, record.outcome))
+
+
 def listing(
     records: Sequence[DecisionRecord], now: Moment, *, truncated: bool
 ) -> pb.ListPlacementsResponse:
@@ -51,6 +85,8 @@ async def decisions_about(source: InspectionSource, pod: str) -> list[DecisionRe
     stored = await source.history.about(pod)
     live = source.decisions.get(pod)
     if live is None:
+        if stored and source.cluster.listed and source.cluster.pod(stored[0].uid) is None:
+            stored[0] = _settled(stored[0])
         return stored
     if not stored or _RESULT(stored[0]) != _RESULT(live):
         return [live, *stored]
@@ -83,7 +119,11 @@ def explanation(newest_first: Sequence[DecisionRecord], now: Moment) -> pb.Expla
 
 def _scores(explanation: Explanation) -> Iterator[pb.NodeScore]:
     for at in sorted(range(len(explanation.nodes)), key=lambda at: in_order(explanation.nodes[at])):
-        score = pb.NodeScore(node=explanation.nodes[at], parts=dict(_known(explanation.parts, at)))
+        score = pb.NodeScore(
+            node=explanation.nodes[at],
+            parts=dict(_known(explanation.parts, at)),
+            measured=dict(_known(explanation.measured, at)),
+        )
         if math.isfinite(explanation.total[at]):
             score.total = explanation.total[at]
         ages_s = {kind: x for kind, x in explanation.ages_s.items() if kind in _AGES}

@@ -8,6 +8,7 @@ sizes are bounded, and whoever does not read an answer loses the connection.
 import asyncio
 import logging
 import math
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from leadline_controller.api.web_files import PageFile, page_files
 from leadline_controller.api.web_journal import PlacementJournal
 from leadline_controller.api.web_layout import order
 from leadline_controller.api.web_settings import WebSettings
+from leadline_controller.decisions.record import DecisionRecord
 
 log = logging.getLogger(__name__)
 # aiohttp answers requests that are not HTTP; its traceback for each would fill the log.
@@ -103,8 +105,9 @@ class WebServer:
         self._runner: web.AppRunner | None = None
         self._feeding: asyncio.Task[None] | None = None
 
-    async def start(self) -> str:
-        """Listen. Returns the page's address with the actual port; raises ServeError."""
+    async def start(self, listener: socket.socket | None = None) -> str:
+        """Listen. listener: a socket that listens already, in place of the settings' address.
+        Returns the page's address with the actual port; raises ServeError."""
         settings = self._settings
         tls = (
             settings.tls.server_context(login=settings.login is not None) if settings.tls else None
@@ -137,7 +140,11 @@ class WebServer:
         await runner.setup()
         assert runner.server is not None  # noqa: S101  # set up above
         try:
-            listeners, address = listen(settings)
+            if listener is None:
+                listeners, address = listen(settings)
+            else:
+                listener.setblocking(False)
+                listeners, address = [listener], "{}:{}".format(*listener.getsockname())
         except OSError as error:
             raise ServeError(
                 f"web address {settings.address}: cannot listen there: {error.strerror}"
@@ -307,22 +314,22 @@ class WebServer:
             raise ValueError(f"limit: expected 1 to {_MOST_LISTED}")
         before = _number(request, "before", math.inf)
         async with self._turn():
-            records, truncated = await self._source.history.since(None)
             now = self._source.decisions.now()
+            shown = placements.selection(pb.ListPlacementsRequest(), self._source)
+
+            def older(record: DecisionRecord) -> DecisionRecord | None:
+                at_s = record.last.unix_s(now)
+                # One without a time is older than any boot with a clock that was set.
+                if before != math.inf and (at_s is None or at_s >= before):
+                    return None
+                return shown(record)
+
+            records, more = await self._source.history.since(None, int(limit), older)
 
             def encoded() -> bytes:
-                listed = []
-                for record in reversed(records):
-                    at_s = record.last.unix_s(now)
-                    # One without a time is older than any boot with a clock that was set.
-                    if before == math.inf or (at_s is not None and at_s < before):
-                        listed.append(record)
-                        if len(listed) > limit:
-                            break
-                shown = [placements.placement(each, now) for each in listed[: int(limit)]]
-                more = len(listed) > limit or truncated
+                listed = [placements.placement(each, now) for each in reversed(records)]
                 return web_json.encode(
-                    {"decisions": list(map(web_json.decision, shown)), "more": more}
+                    {"decisions": list(map(web_json.decision, listed)), "more": more}
                 )
 
             body = await asyncio.to_thread(encoded)

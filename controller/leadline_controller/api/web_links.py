@@ -29,7 +29,7 @@ def chosen(pairs: PairReading, anchors: Collection[str]) -> frozenset[tuple[str,
         if tests[a] < _TESTED or tests[b] < _TESTED:
             found.add((a, b))
             tests.update((a, b))
-    found.update(_estimated(pairs, found))
+    found.update(list(_estimated(pairs, found)))
     return frozenset(found)
 
 
@@ -62,12 +62,16 @@ def _estimated(pairs: PairReading, found: Collection[tuple[str, str]]) -> Iterat
     modelled: Floats = estimates.coordinates.to_each(at).T.copy()
     modelled[np.arange(len(at)), at] = np.inf
     modelled[np.isnan(modelled)] = np.inf
-    nearest = np.argsort(modelled, axis=1, kind="stable")[:, :_NEAREST]
+    nearest = np.argsort(modelled, axis=1, kind="stable")[:, : 2 * _NEAREST]
     for row, name in enumerate(lonely):
-        for peer in nearest[row, : _NEAREST - degree[name]].tolist():
-            if np.isfinite(modelled[row, peer]):
-                other = estimates.names[peer]
-                yield (name, other) if name < other else (other, name)
+        peers = [
+            estimates.names[peer]
+            for peer in nearest[row].tolist()
+            if np.isfinite(modelled[row, peer])
+        ]
+        pairs_of = [(name, peer) if name < peer else (peer, name) for peer in peers]
+        new = [pair for pair in pairs_of if pair not in found]
+        yield from new[: _NEAREST - degree[name]]
 
 
 def matrix(names: Sequence[str], pairs: PairReading) -> tuple[Floats, Ints]:

@@ -2,11 +2,13 @@
 other packages declare in the group `leadline.commands`. A command is imported when it is called,
 so that `leadline score` needs no gRPC, and `leadline --help` answers at once on a slow board."""
 
+import errno
 import importlib
 import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ from leadline_controller.cli.errors import Failed
 if TYPE_CHECKING:  # only help and plug-ins need it, and it takes long to import
     from importlib.metadata import EntryPoint
 
+    from click.shell_completion import CompletionItem
+
 INTERRUPTED = 130
 # Commands of our own packages that may be missing: the line in the help, and what to do.
 OPTIONAL: Mapping[str, tuple[str, str]] = {
@@ -29,6 +33,8 @@ OPTIONAL: Mapping[str, tuple[str, str]] = {
     ),
 }
 _LONGEST_ERROR = 800
+# What writing to a full, closed or vanished standard output says.
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 
 
 def _modules() -> dict[str, Path]:
@@ -88,6 +94,16 @@ class LazyGroup(click.Group):
             raise Failed(OPTIONAL[cmd_name][1])
         return None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """The names of commands that begin so, without importing them."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        lines = built_in() | {name: line for name, (line, _) in OPTIONAL.items()}
+        names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
+        return [CompletionItem(name, help=lines.get(name)) for name in names]
+
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         # The line of a plug-in's command is the summary of its distribution.
@@ -112,15 +128,39 @@ def leadline() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    _open_closed_streams()
     logging.basicConfig(format="leadline: %(message)s")  # warnings and errors, as one line each
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text stream
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has closed the pipe; the interpreter must not flush into it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(1)  # the reader has closed the pipe
+    except OSError as error:
+        # An answer that did not arrive is no success; what failed already has said so.
+        code = code or _fail(_unwritten(error))
+        _discard(1)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Of a shell's `>&-` and `2>&-`: writing to standard output fails, errors are discarded, and
+    no file or socket gets the number of either."""
+    if sys.stdout is None:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
+        sys.stdout = os.fdopen(1, "w")
+    if sys.stderr is None:
+        _discard(2)
+        sys.stderr = os.fdopen(2, "w")
+
+
+def _discard(stream: int) -> None:
+    """The interpreter must not flush into this file again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
+def _unwritten(error: OSError) -> str:
+    return f"standard output cannot be written: {error.strerror}"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -137,6 +177,8 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:  # users never see a traceback
+        if isinstance(error, OSError) and not error.filename and error.errno in _OUTPUT_ERRORS:
+            return _fail(_unwritten(error))
         if os.environ.get("LEADLINE_DEBUG"):
             raise
         message = f"{type(error).__name__}: {error}"
@@ -148,7 +190,8 @@ def _fail(message: str, code: int = 1) -> int:
     line = " ".join(message.split())
     if len(line) > _LONGEST_ERROR:  # it quotes a long file or argument
         line = f"{line[: _LONGEST_ERROR // 2]} ... {line[-_LONGEST_ERROR // 2 :]}"
-    click.echo(f"leadline: {line}", err=True)
+    with suppress(OSError):  # the exit code still tells
+        click.echo(f"leadline: {line}", err=True)
     return code
 
 

@@ -35,6 +35,9 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     # Names of pods and nodes must not go through a web proxy that the environment sets.
     ("grpc.enable_http_proxy", 0),
+    # So that a watch notices a machine that lost its power.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 15_000),
 )
 
 

@@ -55,12 +55,14 @@ def explanation(response: pb.ExplainPodResponse) -> dict[str, Any]:
 
 
 def _score(score: pb.NodeScore) -> dict[str, Any]:
-    """One node's score, with "ages_s" if the strategy used measured values, and "pull" if
-    layers of the pod's images were known."""
+    """One node's score, with "measured" and "ages_s" if the strategy used measured values, and
+    "pull" if layers of the pod's images were known."""
     fields: dict[str, Any] = {
         "total": optional(score, "total"),
         "parts": dict(sorted(score.parts.items())),
     }
+    if score.measured:
+        fields["measured"] = dict(sorted(score.measured.items()))
     known = {kind: age_s for kind, age_s in _ages_s(score).items() if age_s is not None}
     if known:
         fields["ages_s"] = known
@@ -121,6 +123,9 @@ def explanation_tables(
         by_part, in_one_cell = _score_table(response, few, wide=wide), _score_list(response, few)
         yield Text()
         yield FirstThatFits([(by_part, *left_out), (in_one_cell, *left_out)])
+        if measured := sorted({name for score in few for name in score.measured}):
+            yield Text()
+            yield FirstThatFits([(_measured(few, measured),), (_measured_list(few),)])
     if response.rejected:
         yield Text()
         yield from _rejected(response, wide=wide)
@@ -213,6 +218,28 @@ def _score_list(response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore])
     return table(columns, rows, numbers=("TOTAL",), folding=("NODE", "PARTS"))
 
 
+def _measured(scores: Sequence[pb.NodeScore], names: Sequence[str]) -> RenderableType:
+    """What was measured on each node at the decision, a column for each value."""
+    headers = [name.replace("_per_s", "/s").replace("_", "\n") for name in names]
+    rows = (
+        (score.node, *(human.number(score.measured.get(name)) for name in names))
+        for score in scores
+    )
+    return table(("MEASURED", *headers), rows, numbers=headers, folding=())
+
+
+def _measured_list(scores: Sequence[pb.NodeScore]) -> RenderableType:
+    """The same in one cell that may fold, for narrow terminals."""
+    rows = (
+        (
+            score.node,
+            ", ".join(f"{name} {human.number(x)}" for name, x in sorted(score.measured.items())),
+        )
+        for score in scores
+    )
+    return table(("MEASURED", "VALUES"), rows, folding=("MEASURED", "VALUES"))
+
+
 def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[RenderableType]:
     few = response.rejected if wide else response.rejected[:_SHOWN]
     yield table(("REJECTED", "WHY"), ((each.node, "; ".join(each.reasons)) for each in few))
@@ -251,4 +278,6 @@ def _left_out(items: Sequence[object], count: int, *, wide: bool) -> Iterator[Re
 def _outcome_style(outcome: str) -> str:
     if outcome == "bound":
         return "green"
+    if outcome in ("gone", "deleted"):
+        return DIM
     return "red" if outcome.startswith("failed") else "yellow"

@@ -1,5 +1,6 @@
 """The demo of `leadline lab run`: agents measure the boards, NetSched and then DACS place pods on a
-cluster in memory, and the decisions are explained.
+cluster in memory, and the decisions are explained. For `--keep` and `leadline lab up` the
+controller goes on: every 20 s a pod comes and the oldest goes, and it answers `leadline`.
 
 It runs as a process of its own (`python -m leadline_controller.cli.demo`), because in a lab it must
 be in the server's network namespace to reach the broker.
@@ -7,15 +8,18 @@ be in the server's network namespace to reach the broker.
 
 import asyncio
 import json
+import socket
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import cycle, islice
+from dataclasses import asdict, dataclass
+from itertools import count, cycle, islice
 from random import Random
 from socket import if_nameindex
 from typing import Any
 
+import click
 import grpc
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
@@ -23,6 +27,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from leadline_controller.api.settings import ServeSettings
+from leadline_controller.api.web_settings import WebSettings
 from leadline_controller.cli import decisions, links, nodes
 from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
@@ -36,9 +41,11 @@ from leadline_controller.telemetry.links import LinkReading
 from leadline_controller.wiring import Controller, running, strategy
 
 ANCHOR = "server"
+READY = "the controller answers at "
 _MEASURING_TIMEOUT_S = 60.0
 _PLACING_TIMEOUT_S = 15.0
 _POLL_S = 0.25
+_ANOTHER_POD_S = 20.0
 _NETSCHED_PODS, _DACS_PODS = 10, 6
 _DACS_OPTIONS = {"lambda": 0.005}  # on a local network, 5 ms is a difference
 _WANTED_MBPS = 2.0
@@ -48,18 +55,29 @@ _LIMITS = ProbeLimits(interval_s=2, duration_ms=1500, max_bytes=25_000_000, ping
 _BUDGET = BandwidthBudget(link_time_share=0.5, bytes_per_day=10**12)
 
 
-def command(
-    broker: tuple[str, int], addresses: Mapping[str, str], netsched_options: Mapping[str, float]
-) -> list[str]:
-    """The command line of the demo's process. addresses: node -> address, of the boards that get
-    pods and of the anchor."""
-    return [sys.executable, "-m", __name__, json.dumps([broker, addresses, netsched_options])]
+@dataclass(frozen=True)
+class Demo:
+    """What the demo's process does. addresses: node -> address, of the boards that get pods and of
+    the anchor. serve: where `leadline` is answered. tells: it prints the boards and the decisions.
+    keeps: the controller goes on until it is interrupted. web_fd: an open socket that listens where
+    browsers find the map, which may be in another network namespace."""
+
+    broker: tuple[str, int]
+    addresses: Mapping[str, str]
+    netsched_options: Mapping[str, float]
+    serve: str = "127.0.0.1:0"
+    tells: bool = True
+    keeps: bool = False
+    web_fd: int | None = None
+
+    def command(self) -> list[str]:
+        """The command line of the process."""
+        return [sys.executable, "-m", __name__, json.dumps(asdict(self))]
 
 
-async def run(
-    broker: tuple[str, int], addresses: Mapping[str, str], netsched_options: Mapping[str, float]
-) -> int:
-    """Run the demo and print it. 0 if every pod got a node, else 1."""
+async def run(demo: Demo) -> int:
+    """Run the demo. 0 if every pod got a node, else 1."""
+    broker, addresses = demo.broker, demo.addresses
     cluster = DemoCluster([_node(name, address) for name, address in addresses.items()])
     settings = Settings(
         cluster="demo",
@@ -68,32 +86,44 @@ async def run(
         anchors=(ANCHOR,),
         limits=_LIMITS,
         budget=_BUDGET,
-        serve=ServeSettings("127.0.0.1:0"),
+        serve=ServeSettings(demo.serve),
+        web=None if demo.web_fd is None else WebSettings(),
     )
+    listener = None if demo.web_fd is None else socket.socket(fileno=demo.web_fd)
     controller = Controller(settings, cluster)
     boards = [name for name in addresses if name != ANCHOR]
     async with (
         controller.storing_decisions(),
         controller.probing(),
         controller.serving_api("netsched, then dacs") as address,
+        controller.serving_map("netsched, then dacs", listener) as page,
         grpc.aio.insecure_channel(address) as channel,
     ):
+        if not demo.tells:
+            click.echo(f"{READY}{address}")
+        elif page is not None:
+            click.echo(f"the map, while this runs: {page}")
         # Boards are probed at the addresses of their nodes, so these have to be known.
         async with running(controller.follow()):
             await _measure(controller, boards)
         netsched = [_pod(f"web-{i}") for i in range(1, _NETSCHED_PODS + 1)]
         wanted_mbps = _WANTED_MBPS if _bandwidth_is_known(controller) else None
-        dacs = [
-            _pod(
-                f"camera-{i}",
-                PodAnnotations(user_node=user, data_mb=0.5, bandwidth_mbps=wanted_mbps),
-            )
-            for i, user in enumerate(islice(cycle(boards), _DACS_PODS), start=1)
-        ]
+        cameras = _cameras(boards, wanted_mbps)
+        dacs = list(islice(cameras, _DACS_PODS))
         # The scheduler lists the nodes, so there is nothing to show before it runs.
-        await _place(controller, cluster, strategy("netsched", netsched_options), netsched)
+        await _place(controller, cluster, strategy("netsched", demo.netsched_options), netsched)
         await _place(controller, cluster, strategy("dacs", _DACS_OPTIONS), dacs)
-        await _show(control_pb2_grpc.InspectionStub(channel), cluster, boards, netsched, dacs)
+        if demo.tells:
+            await _show(control_pb2_grpc.InspectionStub(channel), cluster, boards, netsched, dacs)
+        if demo.keeps:
+            if demo.tells:
+                click.echo(f"\n{READY}{address}: in another terminal, try")
+                for words in ("nodes", "explain web-1", "watch --only placements"):
+                    click.echo(f"  leadline {words} --address {address}")
+                if page is not None:
+                    click.echo(f"and open the map: {page}")
+                click.echo("Ctrl-C ends it.")
+            await _go_on(controller, cluster, (*netsched, *dacs), cameras)
     return 0 if all(cluster.pod(pod.key).node_name for pod in (*netsched, *dacs)) else 1
 
 
@@ -109,6 +139,20 @@ async def _place(
             async with asyncio.timeout(_PLACING_TIMEOUT_S):
                 while not all(controller.decisions.get(pod.key) for pod in pods):  # noqa: ASYNC110  # has no event
                     await asyncio.sleep(_POLL_S / 5)
+
+
+async def _go_on(
+    controller: Controller, cluster: DemoCluster, pods: Iterable[Pod], cameras: Iterator[Pod]
+) -> None:
+    """Until it is cancelled, a pod comes and the oldest goes, every 20 s."""
+    how = SchedulingProfile(strategy("dacs", _DACS_OPTIONS), FILTERS, Random(1))  # noqa: S311  # breaks ties
+    async with running(controller.scheduler(how).run()):
+        present = deque(pods)
+        for pod in cameras:
+            await asyncio.sleep(_ANOTHER_POD_S)
+            await cluster.evict(cluster.pod(present.popleft().key))
+            cluster.put_pod(pod)
+            present.append(pod)
 
 
 async def _show(
@@ -210,12 +254,19 @@ def _node(name: str, address: str) -> Node:
     return Node(name, room, tier="edge", addresses=(address,))
 
 
+def _cameras(boards: Sequence[str], wanted_mbps: float | None) -> Iterator[Pod]:
+    """Pods for DACS without an end; their users are at one board after the other."""
+    for number, user in zip(count(1), cycle(boards), strict=False):
+        annotations = PodAnnotations(user_node=user, data_mb=0.5, bandwidth_mbps=wanted_mbps)
+        yield _pod(f"camera-{number}", annotations)
+
+
 def _pod(name: str, annotations: PodAnnotations | None = None) -> Pod:
     return Pod("default", name, requests=_REQUEST, annotations=annotations or PodAnnotations())
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(asyncio.run(run(*json.loads(sys.argv[1]))))
+        sys.exit(asyncio.run(run(Demo(**json.loads(sys.argv[1])))))
     except KeyboardInterrupt:
         sys.exit(130)  # the parent process was interrupted as well, and cleans up

@@ -1,6 +1,6 @@
 """Nodes as plain data for JSON and YAML, and as tables: one line each, or everything about one."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -69,8 +69,8 @@ def _resources(resources: pb.Resources) -> dict[str, int]:
 
 
 class NodesTable:
-    """One line a node. On a narrow terminal the notes, and then the columns of `wide`, move into
-    tables below."""
+    """One line a node. On a narrow terminal the notes, then the columns of `wide`, and then the
+    others move into tables below, each of which begins with the name."""
 
     def __init__(self, statuses: Sequence[pb.NodeStatus], *, wide: bool = False) -> None:
         self._statuses = statuses
@@ -80,19 +80,22 @@ class NodesTable:
         if not self._statuses:
             yield Text("no nodes: the cluster has none, and no agent has sent a message")
             return
-        layouts = product(
-            (True, False) if self._wide else (False,),
-            (True, False),
-            (True, False) if console.is_terminal else (False,),
-        )
+        bars = (True, False) if console.is_terminal else (False,)
+        side_by_side = product((True, False) if self._wide else (False,), (True, False), bars, (1,))
+        below_each_other = ((False, False, False, parts) for parts in range(2, len(_COLUMNS)))
+        layouts = (*side_by_side, *below_each_other)
         yield FirstThatFits([tuple(self._laid_out(*each)) for each in layouts])
 
-    def _laid_out(self, wide: bool, notes: bool, bars: bool) -> Iterator[RenderableType]:
+    def _laid_out(
+        self, wide: bool, notes: bool, bars: bool, parts: int
+    ) -> Iterator[RenderableType]:
         columns = _COLUMNS + (_WIDE if wide else ()) + ((_NOTES,) if notes else ())
-        yield _table(columns, (_row(each, wide, notes, bars) for each in self._statuses))
+        rows = [tuple(_row(each, wide, notes, bars)) for each in self._statuses]
+        yield from _tables(columns, rows, parts)
         if self._wide and not wide:
             yield Text()
-            yield _table(("NAME", *_WIDE), ((each.name, *_wide(each)) for each in self._statuses))
+            rows = [(each.name, *_wide(each)) for each in self._statuses]
+            yield from _tables(("NAME", *_WIDE), rows, parts)
         if not notes:
             noted: dict[str, list[str]] = {}
             for status in self._statuses:
@@ -103,8 +106,21 @@ class NodesTable:
             yield from (cell(f"{note}: {', '.join(names)}") for note, names in noted.items())
 
 
-def _table(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> Table:
-    return table(columns, rows, numbers=_NUMBERS, folding=("NAME", _NOTES, "ADDRESS", "MODEL"))
+def _tables(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], parts: int
+) -> Iterator[RenderableType]:
+    """The columns after the first in so many tables, about as many in each."""
+    width = -(-(len(columns) - 1) // parts)
+    for start in range(1, len(columns), width):
+        if start > 1:
+            yield Text()
+        end = start + width
+        yield table(
+            (columns[0], *columns[start:end]),
+            ((row[0], *row[start:end]) for row in rows),
+            numbers=_NUMBERS,
+            folding=("NAME", _NOTES, "ADDRESS", "MODEL"),
+        )
 
 
 def _row(status: pb.NodeStatus, wide: bool, notes: bool, bars: bool) -> Iterator[object]:

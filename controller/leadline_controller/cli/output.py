@@ -133,17 +133,20 @@ def cell(value: object, style: str = "") -> "Text":
 
 class FirstThatFits:
     """Prints the first variant that fits the console's width without broken cells, else the
-    last one."""
+    last one. Text may break anywhere."""
 
     def __init__(self, variants: Sequence[Sequence["RenderableType"]]) -> None:
         self._variants = variants
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         from rich.measure import Measurement
+        from rich.text import Text
 
+        wide = options.update(width=10_000)
         for variant in self._variants[:-1]:
-            needed = (Measurement.get(console, options.update(width=10_000), x) for x in variant)
-            if max(each.maximum for each in needed) <= options.max_width:
+            tables = (each for each in variant if not isinstance(each, Text))
+            needed = (Measurement.get(console, wide, each).maximum for each in tables)
+            if max(needed) <= options.max_width:
                 yield from variant
                 return
         yield from self._variants[-1]

@@ -40,7 +40,8 @@ class Explanation(NamedTuple):
     oldest such measurement of the node that the strategy could use. scored, rejected: how many
     nodes in all. failing: filter -> how many nodes it refused. reasons: refused node -> "Filter:
     reason" of each filter that refused it. pull: columns of Pull, what the pod's images meant for
-    the nodes; empty if no layers of them were known.
+    the nodes; empty if no layers of them were known. measured: columns of the measured values that
+    the strategy reads, by their names with units; "rtt_ms" is that to the pod's user node.
     """
 
     nodes: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class Explanation(NamedTuple):
     failing: Mapping[str, int] = MappingProxyType({})
     reasons: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     pull: Mapping[str, Floats] = MappingProxyType({})
+    measured: Mapping[str, Floats] = MappingProxyType({})
 
     def rounded(self) -> "Explanation":
         """With columns as precise as the stored ones, so that it is the same before and after."""
@@ -60,6 +62,7 @@ class Explanation(NamedTuple):
             parts={name: _rounded(column) for name, column in self.parts.items()},
             ages_s={name: _rounded(column) for name, column in self.ages_s.items()},
             pull={name: _rounded(column) for name, column in self.pull.items()},
+            measured={name: _rounded(column) for name, column in self.measured.items()},
         )
 
 
@@ -102,6 +105,7 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
         ages_s=_ages_s(view, decision.needs, at_s, nodes),
         scored=scores.total.size,
         pull=_pull(view, decision.pod, nodes),
+        measured=_measured(view, decision.needs, decision.pod, nodes),
     )
 
 
@@ -140,6 +144,16 @@ def _ages_s(
     return ages_s
 
 
+def _measured(
+    view: ClusterView, needs: tuple[str, ...], pod: Pod, nodes: Ints
+) -> dict[str, Floats]:
+    user = view.user_node(pod)
+    columns = {name: getattr(view.metrics, name)[nodes] for name in needs if name in METRICS}
+    if _RTT_COLUMN in needs and user is not None:
+        columns[_RTT_COLUMN] = view.links.rtt_ms_from(user)[nodes]
+    return {name: column for name, column in columns.items() if not np.isnan(column).all()}
+
+
 def _pull(view: ClusterView, pod: Pod, nodes: Ints) -> dict[str, Floats]:
     pull = view.pull(pod)
     if np.isnan(pull.missing_mb).all():
@@ -167,13 +181,14 @@ def _unpacked(explanation: Explanation) -> bytes:
         "parts": list(explanation.parts),
         "ages": list(explanation.ages_s),
         "pull": list(explanation.pull),
+        "measured": list(explanation.measured),
         "scored": explanation.scored,
         "rejected": explanation.rejected,
         "failing": dict(explanation.failing),
         "reasons": list(by_reasons.items()),
     }
     text = json.dumps(head, separators=(",", ":"))
-    named = (explanation.parts, explanation.ages_s, explanation.pull)
+    named = (explanation.parts, explanation.ages_s, explanation.pull, explanation.measured)
     columns = [explanation.total, *(column for each in named for column in each.values())]
     with np.errstate(over="ignore"):
         return text.encode() + b"\n" + np.array(columns).astype(_KEPT).tobytes()
@@ -189,19 +204,22 @@ def decode(data: bytes) -> Explanation:
         text, _, floats = flat.partition(b"\n")
         head = json.loads(text)
         nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
-        pull = _texts(head.get("pull", []))  # missing in what earlier versions wrote
-        shape = (1 + len(parts) + len(ages) + len(pull), len(nodes))
-        columns = _rounded(np.frombuffer(floats, dtype=_KEPT)).reshape(shape)
+        # Missing in what earlier versions wrote.
+        pull, measured = _texts(head.get("pull", [])), _texts(head.get("measured", []))
+        shape = (1 + sum(map(len, (parts, ages, pull, measured))), len(nodes))
+        columns = iter(_rounded(np.frombuffer(floats, dtype=_KEPT)).reshape(shape))
+        total = next(columns)
         reasons: dict[str, tuple[str, ...]] = {}
         for entry in _expected(list, head["reasons"]):
             why, refused = _expected(list, entry)
             reasons |= dict.fromkeys(_texts(refused), _texts(why))
         return Explanation(
             nodes=nodes,
-            total=columns[0],
-            parts=dict(zip(parts, columns[1:], strict=False)),
-            ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=False)),
-            pull=dict(zip(pull, columns[1 + len(parts) + len(ages) :], strict=True)),
+            total=total,
+            parts={name: next(columns) for name in parts},
+            ages_s={name: next(columns) for name in ages},
+            pull={name: next(columns) for name in pull},
+            measured={name: next(columns) for name in measured},
             scored=_count(head["scored"]),
             rejected=_count(head["rejected"]),
             failing={

@@ -18,7 +18,8 @@ from leadline_controller.framework.ports import ClusterChange, PodChanged, PodDe
 
 BOUND = "bound"
 PENDING = "pending"
-GONE = "gone"
+GONE = "gone"  # before it was bound
+DELETED = "deleted"  # after that
 _MAX_PENDING = 4096
 
 
@@ -110,6 +111,8 @@ class DecisionLog:
             self.set_outcome(record.pod, BOUND)
         elif record.outcome == PENDING and pod is None:
             self.set_outcome(record.pod, GONE)
+        elif record.outcome == BOUND and pod is None:
+            self.set_outcome(record.pod, DELETED)
         elif record.outcome == PENDING and pod is not None and pod.node_name is not None:
             self.set_outcome(record.pod, f"failed: the pod is on {pod.node_name}")
 

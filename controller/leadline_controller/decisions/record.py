@@ -18,10 +18,10 @@ class DecisionRecord(NamedTuple):
     """A decision, the rule that made it, and its outcome so far.
 
     pod: namespace/name. node: None when the pod fits nowhere. outcome: log.BOUND, log.PENDING,
-    log.GONE, or "failed: " and the reason. first, last: when it was made, `times` times in a row
-    with the same result. number: grows with every change in the log; 0 from the database.
-    explanation: encoded, empty where there is none. decision: what the cycle returned, while it is
-    in memory. decided_s: seconds on the clock of the decision's view.
+    log.GONE, log.DELETED, or "failed: " and the reason. first, last: when it was made, `times`
+    times in a row with the same result. number: grows with every change in the log; 0 from the
+    database. explanation: encoded, empty where there is none. decision: what the cycle returned,
+    while it is in memory. decided_s: seconds on the clock of the decision's view.
     """
 
     pod: str

@@ -23,7 +23,7 @@ from typing import TypeVar
 from leadline_controller.decisions import times
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.decisions.record import Change, DecisionRecord
-from leadline_controller.decisions.store import HistorySettings, Store
+from leadline_controller.decisions.store import HistorySettings, Select, Store
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
@@ -147,10 +147,17 @@ class Recorder:
         """The last decisions about the pod with this key, the newest first."""
         return await self._query(lambda store: store.about(pod, _MAX_ABOUT_ONE))
 
-    async def since(self, age_s: float | None) -> tuple[list[DecisionRecord], bool]:
+    async def since(
+        self,
+        age_s: float | None,
+        limit: int = _MAX_LISTED,
+        select: Select = lambda record: record,
+    ) -> tuple[list[DecisionRecord], bool]:
         """The last decision about each pod, oldest first, without its explanation: those younger
-        than `age_s`, None for all. True when there are more, which are left out."""
-        return await self._query(lambda store: store.since(age_s, _MAX_LISTED))
+        than `age_s`, None for all, as `select` returns them; it is called in another thread. True
+        when there are more than `limit`, which are left out."""
+        limit = min(limit, _MAX_LISTED)
+        return await self._query(lambda store: store.since(age_s, limit, select))
 
     async def restored(self) -> list[DecisionRecord]:
         """The newest decisions of earlier runs and all that are pending, oldest first. Empty when

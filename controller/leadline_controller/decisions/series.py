@@ -127,9 +127,17 @@ class SeriesTable:
         return found
 
     def first_s(self) -> int | None:
-        """When the oldest block begins, Unix seconds; None without one."""
-        (first,) = self._connection.execute("SELECT min(start_unix_s) FROM series").fetchone()
-        return first if isinstance(first, int) else None
+        """When the oldest block begins, Unix seconds; None without one. A coarse one may begin long
+        before its first point, so the fine ones in it count."""
+        starts = {}
+        for resolution in (COARSE, FINE):
+            (starts[resolution],) = self._connection.execute(
+                "SELECT min(start_unix_s) FROM series WHERE step_s = ?", (resolution.step_s,)
+            ).fetchone()
+        coarse_s, fine_s = starts[COARSE], starts[FINE]
+        if not isinstance(coarse_s, int) or not isinstance(fine_s, int):
+            return coarse_s if isinstance(coarse_s, int) else None
+        return fine_s if coarse_s + COARSE.block_s > fine_s else coarse_s
 
     def rows(self) -> Iterator[SeriesRow]:
         """All rows, oldest first."""

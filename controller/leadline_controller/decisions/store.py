@@ -32,6 +32,8 @@ from leadline_controller.telemetry.series import Block
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+# A decision as a listing shows it; None for one that it leaves out.
+Select = Callable[[DecisionRecord], DecisionRecord | None]
 _MIB = 1024 * 1024
 _DAY_S = 86_400.0
 _IN_MEMORY_MB = 8
@@ -154,25 +156,32 @@ class Store:
         ]
         return min((first for first in kept if first is not None), default=None)
 
-    def since(self, age_s: float | None, limit: int) -> tuple[list[DecisionRecord], bool]:
-        """The last decision about each pod, oldest first, those younger than `age_s`; True
-        when there are more than `limit`."""
-        found = self._query(lambda disk: self._since(disk, age_s, limit), None)
-        records = self._since(None, age_s, limit) if found is None else found
+    def since(
+        self, age_s: float | None, limit: int, select: Select = lambda record: record
+    ) -> tuple[list[DecisionRecord], bool]:
+        """The last decision about each pod, oldest first, those younger than `age_s` as `select`
+        returns them; True when there are more than `limit`."""
+        found = self._query(lambda disk: self._since(disk, age_s, limit, select), None)
+        records = self._since(None, age_s, limit, select) if found is None else found
         return records[limit - 1 :: -1], len(records) > limit
 
     def _since(
-        self, disk: Database | None, age_s: float | None, limit: int
+        self, disk: Database | None, age_s: float | None, limit: int, select: Select
     ) -> list[DecisionRecord]:
         now, oldest_s = self._now(), 0.0
-        newest: dict[tuple[str, str], DecisionRecord] = {}
+        seen: set[tuple[str, str]] = set()
+        found: list[DecisionRecord] = []
         stored = disk.newest_first() if disk else ()
         for record in chain(self._memory.newest_first(), stored):
             oldest_s = max(oldest_s, record.last.age_s(now))  # as record.ages_s
-            if len(newest) > limit or (age_s is not None and oldest_s > age_s):
+            if len(found) > limit or (age_s is not None and oldest_s > age_s):
                 break
-            newest.setdefault((record.pod, record.uid), record)
-        return list(newest.values())
+            key = record.pod, record.uid
+            if key not in seen:
+                seen.add(key)
+                if (selected := select(record)) is not None:
+                    found.append(selected)
+        return found
 
     def _query(self, query: Callable[[Database], Result], default: Result) -> Result:
         if self._disk is None:

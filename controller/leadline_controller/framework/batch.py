@@ -272,7 +272,7 @@ def _planned_decision(
     why = plan.why.get(pod.key, "as planned for the whole batch")
     why += caveats(results, node, view, strategy)
     warning = unknown_user(view, pod)
-    why += f"; {warning}" if warning else ""
+    why += "".join(f"; {each}" for each in (warning, *pod.warnings) if each)
     scores = replace(strategy.score(view, pod, candidates), finalists=chosen)
     name = view.table.names[node]
     return Decision(

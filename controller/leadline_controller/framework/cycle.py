@@ -247,7 +247,7 @@ def decide(
     if failure is not None:
         return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=NO_EVENT)
     warning = unknown_user(view, pod)
-    note = f"; {warning}" if warning else ""
+    note = "".join(f"; {each}" for each in (warning, *pod.warnings) if each)
     results = {name: run(view, pod) for name, run in filters_with(filters, strategy).items()}
     candidates = feasible_nodes(view, results)
     if not candidates.size:

@@ -102,7 +102,8 @@ class Node:
     tier: "edge", "cloud" or "". features: declared by its kubelet. image_layers: digests of the
     layers that it has. images: those in its status. pulling_mb: stated size of its download
     queue, MB. registry_mbps: stated bandwidth to the registry, Mbit/s. What is not stated is
-    None. addresses: its internal and external IP addresses, in canonical form.
+    None. addresses: its internal and external IP addresses, in canonical form. warnings: what its
+    labels say to Leadline in vain.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Node:
     registry_mbps: float | None = None
     features: frozenset[str] = frozenset()
     addresses: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_control_plane(self) -> bool:
@@ -253,7 +255,7 @@ class Pod:
     condition Ready. created_s: its creation, seconds since 1970 on the API server's clock, None if
     unknown. stays: why it must never be moved, as its own manifest says; empty for nothing.
     deletion_cost: of the annotation controller.kubernetes.io/pod-deletion-cost, None if absent.
-    ip: its address, "" if it has none yet.
+    ip: its address, "" if it has none yet. warnings: what its manifest says to Leadline in vain.
     """
 
     namespace: str
@@ -293,6 +295,7 @@ class Pod:
     stays: str = ""
     deletion_cost: int | None = None
     ip: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

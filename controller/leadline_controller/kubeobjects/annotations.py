@@ -1,15 +1,24 @@
-"""Reads a pod's `leadline.dev/` annotations; anybody who may create pods can write them."""
+"""Reads the `leadline.dev/` annotations of pods, and finds those and labels that mean nothing;
+anybody who may create pods can write them. docs/annotations.md lists all."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import chain, islice
 from typing import Any
 
 from leadline_controller.framework.model import PodAnnotations
-from leadline_controller.parsing.fields import shown
+from leadline_controller.parsing.fields import quoted, shown
 
 PREFIX = "leadline.dev/"
 _NUMBERS = ("data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-edge-ratio")
+# What Leadline reads or writes. The contract tests hold docs/annotations.md to it.
+POD_ANNOTATIONS = (*_NUMBERS, "profile-ms", "user-node", "keep", "predicted-ms")
+NODE_LABELS = ("tier", "bandwidth-mbps", "class", "preferred-node", "lab")
+_MAX_SHOWN = 80
+_TIERS = ("edge", "cloud")
+_MAX_WARNINGS = 4
 _MAX_PROFILE_ENTRIES = 4096
 _MAX_NUMBER = 1e12  # sums and products of such numbers stay finite
 
@@ -38,6 +47,58 @@ def read_annotations(annotations: Mapping[str, str]) -> PodAnnotations:
             f"annotation {PREFIX}qos-edge-ratio: expected a share between 0 and 1"
         )
     return read
+
+
+def pod_warnings(annotations: Mapping[str, str], labels: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence for each of a pod's first unknown `leadline.dev/` annotations and labels."""
+    found = _unknown("annotation", annotations, POD_ANNOTATIONS, ())
+    return tuple(
+        islice(chain(found, _unknown("label", labels, (), POD_ANNOTATIONS)), _MAX_WARNINGS)
+    )
+
+
+def node_warnings(annotations: Mapping[str, str], labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The same for a node, and for labels whose values can't be read."""
+    found = _unknown("label", labels, NODE_LABELS, ())
+    others = _unknown("annotation", annotations, (), NODE_LABELS)
+    return tuple(islice(chain(found, _unreadable(labels), others), _MAX_WARNINGS))
+
+
+def _unknown(
+    kind: str, given: Mapping[str, str], known: Sequence[str], elsewhere: Sequence[str]
+) -> Iterator[str]:
+    """known: the names of this kind. elsewhere: those that are of the other kind."""
+    for key in given:
+        if not key.startswith(PREFIX) or (name := key.removeprefix(PREFIX)) in known:
+            continue
+        quoted = key if len(key) <= _MAX_SHOWN else f"{key[:_MAX_SHOWN]}..."
+        if name in elsewhere:
+            other = "label" if kind == "annotation" else "annotation"
+            yield f"{kind} {quoted} means nothing: it is read as {other}"
+            continue
+        near = get_close_matches(name[:_MAX_SHOWN], [*known, *elsewhere], 1)
+        hint = f"did you mean {PREFIX}{near[0]}?" if near else "Leadline does not know it"
+        yield f"{kind} {quoted} means nothing: {hint}"
+
+
+def _unreadable(labels: Mapping[str, str]) -> Iterator[str]:
+    expected = {
+        "tier": ("edge or cloud", lambda value: value in _TIERS),
+        "bandwidth-mbps": ("a number of Mbit/s", is_amount),
+        "preferred-node": ("true or false", lambda value: value in ("true", "false")),
+    }
+    for name, (what, is_readable) in expected.items():
+        value = labels.get(PREFIX + name)
+        if value is not None and not is_readable(value):
+            yield f"label {PREFIX}{name}: expected {what}, got {quoted(value)}"
+
+
+def is_amount(text: str) -> bool:
+    """Whether it is a number that is finite and not negative."""
+    try:
+        return 0 <= float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def _number(key: str, text: object) -> float:

@@ -27,7 +27,13 @@ from leadline_controller.kubeobjects.amounts import (
     read_resize,
     read_resource_list,
 )
-from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
+from leadline_controller.kubeobjects.annotations import (
+    AnnotationError,
+    is_amount,
+    node_warnings,
+    pod_warnings,
+    read_annotations,
+)
 from leadline_controller.kubeobjects.demands import (
     constraint_counts,
     find_excess,
@@ -84,6 +90,7 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
         image_layers=frozenset(layer.digest for image in images for layer in image.layers),
         images=images,
         features=frozenset(status.texts("declaredFeatures")),
+        warnings=node_warnings(metadata.text_map("annotations"), labels),
         addresses=tuple(
             str(address)
             for entry in status.objects("addresses")
@@ -176,6 +183,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         or next(unsupported, None),
         ip=str(read_unicast(status.text("podIP", "")) or ""),
         deletion_cost=int(cost) if _INTEGER.fullmatch(cost) else None,
+        warnings=pod_warnings(metadata.text_map("annotations"), labels),
     )
 
 
@@ -212,11 +220,8 @@ def _why_it_stays(metadata: Fields, spec: Fields) -> str:
 
 
 def _label_number(labels: Mapping[str, str], name: str) -> float | None:
-    try:
-        value = float(labels[name])
-    except (KeyError, ValueError):
-        return None
-    return value if 0 <= value < float("inf") else None
+    text = labels.get(name, "")
+    return float(text) if is_amount(text) else None
 
 
 def _host_ports(spec: Fields) -> Iterable[HostPort]:

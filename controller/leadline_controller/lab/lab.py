@@ -1,11 +1,13 @@
 """The interface of the lab: up, down, status, and processes and agents on its hosts. Every error
 is a LabError of one sentence."""
 
+import fcntl
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,10 @@ from leadline_controller.lab.spec import SERVER, SWITCH, LabSpec
 from leadline_controller.lab.state import LabState
 
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool"}
+CONTROLLER = "controller"
+_CLAIM = "claim"
 _RELAY_START_S = 20.0
+_CONTROLLER_START_S = 120.0
 _SETTINGS_PREFIX = "LEADLINE_"
 _SYSTEMD_VARIABLES = ("NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_PID", "WATCHDOG_USEC")
 
@@ -118,6 +123,35 @@ def down(name: str) -> None:
         _take_down(name)
 
 
+def remove_leftover(name: str) -> bool:
+    """End what an interrupted build, or a killed process that had claimed the lab, has left. False
+    if there is a lab in use."""
+    with state.locked():
+        recorded = state.load(name)
+        if recorded is not None and recorded.complete and not _is_abandoned(name):
+            return False
+        _take_down(name)
+    return True
+
+
+@contextmanager
+def claimed(lab: Lab) -> Iterator[None]:
+    """The lab is of use to this process only: if it is killed, :func:`remove_leftover` ends it."""
+    with (lab.directory / _CLAIM).open("w") as claim:
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        yield
+
+
+def _is_abandoned(name: str) -> bool:
+    """Whether the process that claimed the lab has ended; the kernel then released its lock."""
+    try:
+        with (state.directory(name) / _CLAIM).open() as claim:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (FileNotFoundError, BlockingIOError):
+        return False
+    return True
+
+
 def status(name: str) -> dict[str, Any] | None:
     """The lab's hosts and their processes, as plain data; None if there is no lab of that name.
     "complete" is false if its build was interrupted, or if the machine was rebooted since."""
@@ -138,7 +172,26 @@ def status(name: str) -> dict[str, Any] | None:
         }
         for host in spec.hosts
     ]
-    return {"lab": name, "complete": recorded.complete, "hosts": hosts}
+    controller = any(p.name == CONTROLLER and p.running for p in recorded.processes)
+    return {
+        "lab": name,
+        "complete": recorded.complete,
+        "controller": controller_address(name) if controller else None,
+        "hosts": hosts,
+    }
+
+
+def controller_address(name: str) -> str:
+    """Where the controller of a lab answers; a Unix socket can be reached from every namespace."""
+    return f"unix:{state.directory(name) / 'controller.sock'}"
+
+
+def start_controller(lab: Lab, argv: Sequence[str], ready: str) -> str:
+    """Start a controller on the lab's server, and wait until its log has the text `ready`. Returns
+    its address. Raises LabError."""
+    process = lab.start(SERVER, CONTROLLER, argv)
+    wait_logged(process, ready, _CONTROLLER_START_S)
+    return controller_address(lab.spec.name)
 
 
 def start_agents(

@@ -50,11 +50,12 @@ except ImportError:  # PyYAML built without libyaml
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]  # the same interface
 
 
-def read_document(path: Path) -> object:
-    """The data in the file. Raises FieldError when the file can't be read, is larger than
-    MAX_BYTES, or is neither YAML nor JSON."""
+def read_document(path: Path | None) -> object:
+    """The data in the file, of standard input without one. Raises FieldError when it can't be read,
+    is larger than MAX_BYTES, or is neither YAML nor JSON."""
     try:
-        with path.open("rb") as file:
+        # Not /dev/stdin, which can't be opened where it is a socket.
+        with path.open("rb") if path else open(0, "rb", closefd=False) as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise FieldError(error.strerror or "cannot be read") from None

@@ -17,7 +17,7 @@ from leadline_controller.framework.cycle import (
 )
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
-from leadline_controller.framework.ports import Clock
+from leadline_controller.framework.ports import Clock, PodEvent
 from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.scheduling.service_profiles import ServiceProfiles
 from leadline_controller.telemetry.state import TelemetryState
@@ -141,6 +141,14 @@ class DecisionStep:
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""
         self._decisions.add(decision, self._clock.now_s(), outcome, self._options)
+
+
+def warnings_about(decision: Decision) -> list[PodEvent]:
+    """Events about what the pod asks for and does not get."""
+    warnings = [PodEvent("Warning", "UnknownAnnotation", each) for each in decision.pod.warnings]
+    if decision.warning:
+        warnings.append(PodEvent("Warning", "UnknownUserNode", decision.warning))
+    return warnings
 
 
 def _named(view: ClusterView, node: str) -> Bools:

@@ -30,7 +30,11 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.view import Bools, ClusterView
-from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
+from leadline_controller.scheduling.decision_step import (
+    DecisionProfile,
+    DecisionStep,
+    warnings_about,
+)
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.expected_pods import ExpectedPods
 from leadline_controller.telemetry.state import TelemetryState
@@ -375,8 +379,8 @@ class ExtenderService:
             self._step.record(decision, BOUND)
         message = f"{decision.node} by {decision.strategy}: {decision.why}"
         self._events.put(pod, PodEvent("Normal", "Advised", message))
-        if decision.warning:
-            self._events.put(pod, PodEvent("Warning", "UnknownUserNode", decision.warning))
+        for warning in warnings_about(decision):
+            self._events.put(pod, warning)
         self._events.write()
 
 

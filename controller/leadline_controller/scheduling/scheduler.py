@@ -42,7 +42,11 @@ from leadline_controller.scheduling.batches import (
     Moves,
     NoMoves,
 )
-from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
+from leadline_controller.scheduling.decision_step import (
+    DecisionProfile,
+    DecisionStep,
+    warnings_about,
+)
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.queue import SchedulingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
@@ -293,8 +297,8 @@ class Scheduler:
     def _assume(self, pod: Pod, batch: Batch | None) -> Coroutine[Any, Any, None] | None:
         """Decide, and assume the pod on its node. Returns the binding; None without a node."""
         decision = self._decide(pod, batch)
-        if decision.warning:
-            self._events.put(pod, PodEvent("Warning", "UnknownUserNode", decision.warning))
+        for warning in warnings_about(decision):
+            self._events.put(pod, warning)
             self._changed.set()
         if decision.node is None:
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)

@@ -68,11 +68,13 @@ class Snapshot:
 
 
 def load_snapshot(path: Path) -> Snapshot:
-    """The snapshot in a file. Raises FieldError with the file, the field and what was expected."""
+    """The snapshot in a file, of standard input for "-". Raises FieldError with the file, the field
+    and what was expected."""
+    is_input = str(path) == "-"
     try:
-        return read_snapshot(read_document(path))
+        return read_snapshot(read_document(None if is_input else path))
     except FieldError as error:
-        raise FieldError(f"{path}: {error}") from None
+        raise FieldError(f"{'standard input' if is_input else path}: {error}") from None
 
 
 def read_snapshot(document: object) -> Snapshot:

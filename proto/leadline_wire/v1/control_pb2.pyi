@@ -278,10 +278,20 @@ class RunningTest(_message.Message):
     def __init__(self, client: _Optional[str] = ..., server: _Optional[str] = ..., max_bytes: _Optional[int] = ..., uplinks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListPlacementsRequest(_message.Message):
-    __slots__ = ("since_s",)
+    __slots__ = ("since_s", "namespace", "node", "pending", "limit", "strategy")
     SINCE_S_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
     since_s: float
-    def __init__(self, since_s: _Optional[float] = ...) -> None: ...
+    namespace: str
+    node: str
+    pending: bool
+    limit: int
+    strategy: str
+    def __init__(self, since_s: _Optional[float] = ..., namespace: _Optional[str] = ..., node: _Optional[str] = ..., pending: _Optional[bool] = ..., limit: _Optional[int] = ..., strategy: _Optional[str] = ...) -> None: ...
 
 class ListPlacementsResponse(_message.Message):
     __slots__ = ("placements", "truncated")
@@ -356,8 +366,15 @@ class ExplainPodResponse(_message.Message):
     def __init__(self, placement: _Optional[_Union[Placement, _Mapping]] = ..., better: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., scores: _Optional[_Iterable[_Union[NodeScore, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[NodeRejection, _Mapping]]] = ..., scored_nodes: _Optional[int] = ..., rejected_nodes: _Optional[int] = ..., rejected_by_filter: _Optional[_Mapping[str, int]] = ..., earlier: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
 
 class NodeScore(_message.Message):
-    __slots__ = ("node", "total", "parts", "report_age_s", "bandwidth_age_s", "rtt_age_s", "pull")
+    __slots__ = ("node", "total", "parts", "report_age_s", "bandwidth_age_s", "rtt_age_s", "pull", "measured")
     class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class MeasuredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -371,6 +388,7 @@ class NodeScore(_message.Message):
     BANDWIDTH_AGE_S_FIELD_NUMBER: _ClassVar[int]
     RTT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     PULL_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     node: str
     total: float
     parts: _containers.ScalarMap[str, float]
@@ -378,7 +396,8 @@ class NodeScore(_message.Message):
     bandwidth_age_s: float
     rtt_age_s: float
     pull: _images_pb2.PullEstimate
-    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., report_age_s: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., pull: _Optional[_Union[_images_pb2.PullEstimate, _Mapping]] = ...) -> None: ...
+    measured: _containers.ScalarMap[str, float]
+    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., report_age_s: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., pull: _Optional[_Union[_images_pb2.PullEstimate, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class NodeRejection(_message.Message):
     __slots__ = ("node", "reasons")
@@ -389,8 +408,10 @@ class NodeRejection(_message.Message):
     def __init__(self, node: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("only",)
+    ONLY_FIELD_NUMBER: _ClassVar[int]
+    only: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, only: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WatchEvent(_message.Message):
     __slots__ = ("node", "placement", "node_gone")

@@ -172,9 +172,9 @@ def node(name: str, **changed: Any) -> Node:
     return Node(name, allocatable=allocatable, **changed)
 
 
-def pod(name: str, cpu_milli: int = 500, **changed: Any) -> Pod:
+def pod(name: str, cpu_milli: int = 500, *, namespace: str = "default", **changed: Any) -> Pod:
     requests = {CPU: cpu_milli, MEMORY: GIB, PODS: 1}
-    return Pod("default", name, uid=f"uid-{name}", requests=requests, **changed)
+    return Pod(namespace, name, uid=f"uid-{name}", requests=requests, **changed)
 
 
 def account(name: str, pings_per_minute: float | None = None) -> AccountReading:

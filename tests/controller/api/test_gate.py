@@ -1,12 +1,13 @@
 """Attacks on the inspection API's port: users still get answers, and pods are still bound."""
 
 import asyncio
+import errno
 import logging
 import os
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import grpc
@@ -17,7 +18,14 @@ from leadline_controller import wiring
 from leadline_controller.api import calls, gate
 from leadline_controller.api import grpc_server as serving
 from leadline_controller.api.gate import Gate
-from leadline_controller.api.listeners import THIS_MACHINE, listen_tcp, listen_unix, peer_of
+from leadline_controller.api.listeners import (
+    THIS_MACHINE,
+    file_id,
+    listen_tcp,
+    listen_unix,
+    peer_of,
+    unlink_own,
+)
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
@@ -379,6 +387,33 @@ def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
         listen_unix(path)
     with listen_unix(path):  # nobody listens on it any more
         assert path.stat().st_mode & 0o777 == 0o660
+
+
+def test_a_unix_socket_of_a_busy_or_stopped_server_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with ExitStack() as stack:
+        serving = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        serving.bind(str(path))
+        serving.listen(0)
+        full = False
+        while not full:  # it accepts nothing, so its queue fills up
+            client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            client.setblocking(False)
+            full = client.connect_ex(str(path)) == errno.EAGAIN
+        with pytest.raises(OSError, match="in use"):
+            listen_unix(path)
+
+
+def test_a_server_that_ends_leaves_the_socket_of_another_alone(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with listen_unix(path):
+        first = file_id(path)
+    path.rename(tmp_path / "kept")  # its inode is not used again
+    with listen_unix(path):
+        unlink_own(path, first)
+        assert path.exists()
+        unlink_own(path, file_id(path))
+        assert not path.exists()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli.__main__ import run
-from leadline_controller.decisions.log import PENDING
+from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.model import Layer, Pod
-from leadline_controller.framework.ports import ImagePull, PodChanged
+from leadline_controller.framework.ports import ImagePull, PodChanged, PodDeleted
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.registry.lookup import RegistryReading
 from leadline_controller.telemetry.paths import PingRound
@@ -371,15 +371,106 @@ async def test_watch_as_json_is_one_object_a_line(address: str) -> None:
     assert events[-1]["placement"]["outcome"] == "failed: the API server refused it"
 
 
-async def test_watch_says_when_the_controller_stops(harness: ControllerHarness) -> None:
-    async with answering(harness) as address:
+async def test_watch_connects_again_and_shows_only_what_is_new(
+    harness: ControllerHarness, tmp_path: Path
+) -> None:
+    settings = ServeSettings(f"unix:{tmp_path / 'socket'}")
+    async with answering(harness, settings) as address:
         process = await started("watch", "--address", address)
         try:
             await lines_until(process, "default/web-2")
         except BaseException:
             await interrupted(process)
             raise
-    code, errors = await end(process)
-    assert code == 3
-    assert "has stopped" in errors
-    assert len(errors.splitlines()) == 1
+    try:
+        assert process.stderr is not None
+        told = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
+        assert told == f"leadline: {address} has stopped answering; connecting again\n"
+        harness.decisions.observe(PodDeleted(pod("web-1")))
+        harness.now_s += 1  # ages are no news
+        async with answering(harness, settings):
+            (deleted,) = await lines_until(process, "default/web-1")
+            assert "default/web-1 -> n1 (deleted): " in deleted
+            harness.place(pod("web-3"), PENDING)
+            told_again = await lines_until(process, "default/web-3")
+            assert not [line for line in told_again if "huge" in line or "node       n2" in line]
+    finally:
+        code, errors = await interrupted(process)
+    assert (code, errors) in ((0, ""), (0, told))  # the second controller has ended, too
+
+
+async def test_watch_of_placements_has_no_lines_about_nodes(
+    harness: ControllerHarness, address: str
+) -> None:
+    process = await started("watch", "--only", "placements", "--address", address)
+    try:
+        told = await lines_until(process, "default/web-2")
+        harness.report("n1", cpu_percent=99.0)
+        harness.decisions.observe(PodDeleted(pod("web-1")))
+        told += await lines_until(process, "(deleted)")
+    finally:
+        code, _ = await interrupted(process)
+    assert code == 0
+    assert len(told) == 4
+    assert all("placement  default/" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("options", "listed"),
+    [
+        (["-n", "default"], ["web-1", "huge", "web-2"]),
+        (["-n", "elsewhere"], []),
+        (["--node", "n1"], ["web-1", "web-2"]),
+        (["--pending"], ["huge", "web-2"]),
+        (["--limit", "1"], ["web-2"]),
+        (["--strategy", "netsched", "--limit", "2"], ["huge", "web-2"]),
+        (["--strategy", "dacs"], []),
+        (["--node", "n1", "--pending", "--since", "1m"], ["web-2"]),
+    ],
+)
+async def test_placements_can_be_chosen(
+    leadline: Leadline, options: list[str], listed: list[str]
+) -> None:
+    told = json.loads((await leadline("placements", *options, "-o", "json")).out)
+    assert [each["pod"] for each in told["placements"]] == [f"default/{each}" for each in listed]
+    assert told.get("truncated", False) == ("--limit" in options)
+    shown = await leadline("placements", *options)
+    assert ("older decisions are left out: --limit" in shown.out) == ("--limit" in options)
+
+
+async def test_a_limit_counts_what_is_listed_and_not_what_is_left_out(
+    harness: ControllerHarness, leadline: Leadline
+) -> None:
+    for number in range(20):
+        harness.place(pod(f"cron-{number}", namespace="jobs"), BOUND)
+    told = json.loads(
+        (await leadline("placements", "-n", "default", "--limit", "3", "-o", "json")).out
+    )
+    assert [each["pod"] for each in told["placements"]] == [
+        *("default/web-1", "default/huge", "default/web-2")
+    ]
+
+
+async def test_pods_that_are_gone_are_not_bound_any_more(
+    harness: ControllerHarness, leadline: Leadline
+) -> None:
+    harness.cluster.apply(PodDeleted(pod("web-1")))  # as if no controller had seen it
+    harness.cluster.apply(PodDeleted(pod("huge")))
+    told = json.loads((await leadline("placements", "-o", "json")).out)["placements"]
+    assert [(each["pod"], each["outcome"]) for each in told[:2]] == [
+        ("default/web-1", "deleted"),
+        ("default/huge", "gone"),
+    ]
+    pending = json.loads((await leadline("placements", "--pending", "-o", "json")).out)
+    assert [each["pod"] for each in pending["placements"]] == ["default/web-2"]
+
+
+async def test_an_explanation_has_the_values_that_entered_the_score(leadline: Leadline) -> None:
+    told = json.loads((await leadline("explain", "web-1", "-n", "default", "-o", "json")).out)
+    measured = told["scores"]["n1"]["measured"]
+    assert (measured["cpu_percent"], measured["memory_percent"]) == (12.5, 40.0)
+    assert (measured["bandwidth_mbps"], measured["packets_sent_per_s"]) == (94.9, 120.0)
+    shown = (await leadline("explain", "web-1")).out
+    (row,) = [line for line in shown.splitlines() if line.startswith("n1  ")]
+    assert {"12.5", "40", "94.9", "120", "80", "5000"} <= set(row.split())
+    assert (await leadline("explain", "web-1", "-n", "elsewhere")).code == 1

@@ -103,6 +103,57 @@ def test_a_closed_pipe_is_no_error() -> None:
         process.wait(timeout=30)
 
 
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
+@pytest.mark.parametrize("arguments", ["strategies", "strategies -o json", "--help"])
+def test_an_answer_that_cannot_be_written_is_one_line_and_exit_code_1(
+    arguments: str, redirection: str
+) -> None:
+    done = in_shell(f"{arguments} {redirection}")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("leadline: standard output cannot be written: ")
+
+
+def test_without_standard_output_a_command_that_fails_says_why_it_does() -> None:
+    done = in_shell("nonsense >&-")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "No such command" in done.stderr
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2> /dev/full"])
+def test_an_error_that_cannot_be_written_keeps_its_exit_code(redirection: str) -> None:
+    assert in_shell(f"nonsense {redirection}").returncode == 2
+    fine = in_shell(f"strategies -o json {redirection}")
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert '"name": "netsched"' in fine.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("", "pla"), {"placements"}),
+        (("", "exp"), {"experiment", "explain"}),
+        (("nodes", "--out"), {"--output"}),
+    ],
+)
+def test_a_shell_completes_commands_and_options(typed: tuple[str, ...], told: set[str]) -> None:
+    words = ["leadline", *filter(None, typed)]
+    environ = {
+        **os.environ,
+        "_LEADLINE_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(LEADLINE, env=environ, capture_output=True, text=True, check=False)
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == told
+
+
+def in_shell(command: str) -> subprocess.CompletedProcess[str]:
+    """leadline, with this command line of a shell."""
+    line = f'"{sys.executable}" -m leadline_controller.cli {command}'
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+
+
 def test_a_signal_from_the_keyboard_ends_it_quietly(tmp_path: Path) -> None:
     fifo = tmp_path / "never-written"
     os.mkfifo(fifo)

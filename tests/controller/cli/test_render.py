@@ -71,6 +71,26 @@ def test_everything_fits_eighty_columns(wide: bool, terminal: bool) -> None:
     assert any("raspberrypi-kitchen" in line for line in lines)
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("width", [60, 40])
+def test_on_a_narrow_terminal_every_table_of_nodes_begins_with_whole_names(
+    width: int, wide: bool
+) -> None:
+    names = ["raspberrypi-kitchen", "raspberrypi-attic"]
+    on = console(width)
+    on.print(nodes.NodesTable(statuses(example_controller(names)), wide=wide))
+    lines = text(on).splitlines()
+    assert max(map(len, lines)) <= width
+    shown = [line.split()[0] for line in lines if line.strip()]
+    tables = shown.count("NAME")
+    assert tables > 1
+    for name in names:
+        assert shown.count(name) >= tables
+    told = "\n".join(line for line in lines if not line.startswith("agent never"))
+    columns = ["AGENT", "CPU", "TEMP", "DISK", "BANDWIDTH", "PODS"] + ["MODEL"] * wide
+    assert all(column in told for column in columns)
+
+
 def test_no_colours_where_there_is_no_terminal() -> None:
     on = console()
     show_all(example_controller(), on, wide=True)

@@ -1,6 +1,7 @@
 """`leadline score` as users call it, and the papers' worked examples through it."""
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -34,6 +35,26 @@ def score(capsys: Capture, file: Path, *arguments: str, code: int = 0) -> dict[s
 
 def spread(result: dict[str, Any]) -> Counter[str | None]:
     return Counter(decision["node"] for decision in result["decisions"])
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        ((EXAMPLES / "netsched.yaml").read_text(), 0, ""),
+        ("a: [", 2, "leadline: standard input: line 2: "),
+    ],
+)
+def test_a_snapshot_can_come_from_standard_input(content: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "leadline_controller.cli", "score", "--snapshot", "-"],
+        input=content,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (code, int(code != 0))
+    assert done.stderr.startswith(said)
+    assert ("pods placed" in done.stdout) == (code == 0)
 
 
 def test_dacs_worked_example_of_figure_2(capsys: Capture) -> None:

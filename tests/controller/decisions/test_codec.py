@@ -36,6 +36,7 @@ def explanations(draw: st.DrawFn) -> Explanation:
         failing=draw(st.dictionaries(NAMES, st.integers(0, 10**6), max_size=3)),
         reasons=draw(st.dictionaries(NAMES, reasons, max_size=6)),
         pull=columns(),
+        measured=columns(),
     )
 
 
@@ -44,7 +45,7 @@ def test_decoding_returns_what_was_encoded(whole: Explanation) -> None:
     decoded = decode(encode(whole))
     for name in ("nodes", "scored", "rejected", "failing", "reasons"):
         assert getattr(decoded, name) == getattr(whole, name), name
-    for named in ("parts", "ages_s", "pull"):
+    for named in ("parts", "ages_s", "pull", "measured"):
         before, after = getattr(whole, named), getattr(decoded, named)
         assert list(before) == list(after)
         for name, column in before.items():

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog
+from leadline_controller.decisions.log import BOUND, DELETED, GONE, PENDING, DecisionLog
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
@@ -30,7 +30,7 @@ ON_N2 = "failed: the pod is on n2"
         (PodChanged(POD), PENDING, PENDING),
         (PodChanged(AGAIN), PENDING, PENDING),
         (PodDeleted(POD), PENDING, GONE),
-        (PodDeleted(THERE), BOUND, BOUND),
+        (PodDeleted(THERE), BOUND, DELETED),
         (PodDeleted(POD), FAILED, FAILED),
         (PodDeleted(AGAIN), PENDING, PENDING),
         (Relisted((), (THERE,)), PENDING, BOUND),
@@ -38,7 +38,8 @@ ON_N2 = "failed: the pod is on n2"
         (Relisted((), (POD,)), PENDING, PENDING),
         (Relisted((), (AGAIN,)), PENDING, GONE),
         (Relisted((), ()), PENDING, GONE),
-        (Relisted((), ()), BOUND, BOUND),
+        (Relisted((), ()), BOUND, DELETED),
+        (PodChanged(replace(THERE, finished=True)), BOUND, BOUND),
         (NodeChanged(Node("n1")), PENDING, PENDING),
     ],
 )

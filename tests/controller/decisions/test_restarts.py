@@ -136,7 +136,8 @@ def test_after_a_kill_the_next_process_explains_as_this_one_did(
         after = {pod: leadline(capsys, second.address, "explain", pod) for pod in before}
         listed = leadline(capsys, second.address, "placements", "--since", "1h")["placements"]
     placed, stuck = after["default/p3"], after["huge"]
-    assert (placed["node"] in ("n1", "n2"), placed["outcome"]) == (True, "bound")
+    assert placed["node"] in ("n1", "n2")
+    assert placed["outcome"] == "deleted"  # neither cluster has such a pod
     assert set(placed["scores"]) == {"n1", "n2", "small"}
     assert without_ages(placed) == without_ages(before["default/p3"])
     assert placed["age_s"] > before["default/p3"]["age_s"]

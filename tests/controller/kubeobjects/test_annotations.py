@@ -1,8 +1,18 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.model import PodAnnotations
-from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
+from leadline_controller.kubeobjects.annotations import (
+    NODE_LABELS,
+    POD_ANNOTATIONS,
+    AnnotationError,
+    node_warnings,
+    pod_warnings,
+    read_annotations,
+)
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
 
 
 def test_reads_every_annotation() -> None:
@@ -28,6 +38,79 @@ def test_reads_every_annotation() -> None:
         profile_ms={"n1": 5000.0, "fast": 30.5},
         qos_edge_ratio=0.5,
     )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "said"),
+    [
+        ({"leadline.dev/data-mbs": "1"}, {}, "annotation leadline.dev/data-mbs means nothing: did"),
+        ({"leadline.dev/data-mbs": "1"}, {}, "did you mean leadline.dev/data-mb?"),
+        ({"leadline.dev/user_node": "n1"}, {}, "did you mean leadline.dev/user-node?"),
+        ({"leadline.dev/zzz": "1"}, {}, "Leadline does not know it"),
+        (
+            {},
+            {"leadline.dev/data-mb": "1"},
+            "label leadline.dev/data-mb means nothing: it is read as",
+        ),
+        ({"leadline.dev/": ""}, {}, "Leadline does not know it"),
+    ],
+)
+def test_an_annotation_of_a_pod_that_means_nothing_is_told(
+    annotations: dict[str, str], labels: dict[str, str], said: str
+) -> None:
+    (warning,) = pod_warnings(annotations, labels)
+    assert said in warning
+    manifest = {"metadata": {"name": "p", "annotations": annotations, "labels": labels}}
+    assert read_pod(manifest).warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "said"),
+    [
+        ({}, {"leadline.dev/teir": "edge"}, "label leadline.dev/teir means nothing: did you mean"),
+        (
+            {},
+            {"leadline.dev/tier": "egde"},
+            "leadline.dev/tier: expected edge or cloud, got 'egde'",
+        ),
+        ({}, {"leadline.dev/bandwidth-mbps": "100M"}, "expected a number of Mbit/s, got '100M'"),
+        ({}, {"leadline.dev/preferred-node": "yes"}, "expected true or false, got 'yes'"),
+        (
+            {"leadline.dev/tier": "edge"},
+            {},
+            "annotation leadline.dev/tier means nothing: it is read",
+        ),
+    ],
+)
+def test_a_label_of_a_node_that_means_nothing_is_told(
+    annotations: dict[str, str], labels: dict[str, str], said: str
+) -> None:
+    (warning,) = node_warnings(annotations, labels)
+    assert said in warning
+    manifest = {"metadata": {"name": "n", "annotations": annotations, "labels": labels}}
+    assert read_node(manifest).warnings == (warning,)
+
+
+def test_what_leadline_knows_and_what_is_not_its_own_is_no_warning() -> None:
+    of_others = {"app": "web", "node.kubernetes.io/tier": "x", "leadline.dev.example/tier": "x"}
+    known = {f"leadline.dev/{name}": "1" for name in POD_ANNOTATIONS}
+    assert pod_warnings({**known, **of_others}, of_others) == ()
+    labels = {"leadline.dev/tier": "edge", "leadline.dev/bandwidth-mbps": "94.5"}
+    labels |= {"leadline.dev/class": "pi4", "leadline.dev/preferred-node": "true"}
+    assert node_warnings(of_others, {**labels, **of_others}) == ()
+
+
+def test_warnings_are_bounded() -> None:
+    hostile = {f"leadline.dev/{'x' * 10_000}{number}": "1" for number in range(1000)}
+    warnings = pod_warnings(hostile, hostile)
+    assert len(warnings) == 4
+    assert max(map(len, warnings)) < 250
+
+
+def test_the_page_has_every_annotation_and_label() -> None:
+    page = (Path(__file__).parents[3] / "docs/annotations.md").read_text()
+    for name in (*POD_ANNOTATIONS, *NODE_LABELS, "extra-replica"):
+        assert f"| `leadline.dev/{name}` |" in page
 
 
 def test_a_pod_without_annotations_has_no_hints() -> None:

@@ -161,6 +161,17 @@ async def test_a_user_at_an_unknown_node_counts_as_none_with_a_warning(strategy:
     assert warning.message in scheduled.message
 
 
+async def test_an_annotation_that_means_nothing_gets_a_warning() -> None:
+    requests, warnings = {CPU: 100, MEMORY: 2**20, PODS: 1}, ("annotation x means nothing: did",)
+    typo = Pod("default", "typo", "uid-typo", requests, warnings=warnings)
+    harness = SchedulerHarness(CountingCluster([node("n1")], [typo]))
+    async with harness.running():
+        await harness.clock.advance(6)
+    warning, scheduled = sorted(harness.events("typo"), key=lambda event: event.type != "Warning")
+    assert (warning.type, warning.reason) == ("Warning", "UnknownAnnotation")
+    assert warning.message in scheduled.message
+
+
 @pytest.mark.parametrize("is_bound", [False, True])
 async def test_the_extender_charges_a_pod_where_it_is_expected_or_bound(is_bound: bool) -> None:
     """kube-scheduler may take another node than Leadline's choice."""

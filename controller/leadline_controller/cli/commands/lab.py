@@ -1,6 +1,7 @@
 """Run real agents on this machine, on links that differ."""
 
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -8,10 +9,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
+from rich.console import RenderableType
 
 from leadline_controller.cli import demo
 from leadline_controller.cli.errors import BadInput, Failed
-from leadline_controller.cli.output import Format, emit, output_option, table, working
+from leadline_controller.cli.output import Format, cell, emit, output_option, table, working
 from leadline_controller.cli.sounding import sounding
 from leadline_controller.lab import kubelets
 from leadline_controller.lab import lab as labs
@@ -20,6 +22,7 @@ from leadline_controller.lab.errors import LabError, SpecError
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec, load_spec
 
 _CLUSTER = "demo"
+_MAP_HOST, _MAP_PORT = "127.0.0.1", 50509
 _INTERVAL_S = 2
 _LOCAL_BOARDS = ("board-1", "board-2", "board-3", "board-4")
 # Three of the four boards have a throttled link, and two of those are far away.
@@ -52,23 +55,39 @@ _path = click.Path(path_type=Path)
 @click.option("--kubelets", "with_kubelets", is_flag=True, help="Boards join a cluster as nodes.")
 @click.option("--kubeconfig", type=_path, help="The cluster, with an administrator's rights.")
 @click.option("--kubelet-binaries", type=_path, help="Folder of kubelet, containerd and its shim.")
+@click.option("--no-controller", is_flag=True, help="Only broker and agents.")
 def up(
     file: Path | None,
     with_kubelets: bool,
     kubeconfig: Path | None,
     kubelet_binaries: Path | None,
+    no_controller: bool,
 ) -> None:
-    """Build a lab with a broker and an agent on every board, and keep it running.
+    """Build a lab with a broker, an agent on every board, and a controller that places pods on a
+    simulated cluster of these boards; keep it running, for `leadline nodes`, `watch` and others.
 
     With --kubelets each board also runs containerd and kubelet, so that pods run on it, and the
-    lab's server has a registry.
+    lab's server has a registry. Then there is no controller: the cluster is a real one.
     """
     if with_kubelets != (kubeconfig is not None):
         raise BadInput("give both --kubelets and --kubeconfig FILE, or neither")
     with _lab_errors(), _first_interrupt_only():
         spec = _DEMO if file is None else load_spec(file)
         binaries = kubelets.find_binaries(kubelet_binaries) if with_kubelets else {}
-        built, _ = _start(spec)
+        built, broker = _start(spec)
+        if kubeconfig is None and not no_controller:
+            try:
+                with working("starting the controller"), _map_socket() as listener:
+                    page = "http://{}:{}/".format(*listener.getsockname())
+                    command = _demo(built, broker, listener, tells=False, keeps=True).command()
+                    address = labs.start_controller(built, command, demo.READY)
+            except BaseException:
+                labs.down(spec.name)
+                raise
+            click.echo(f"{demo.READY}{address}; it measures for up to a minute, then places pods:")
+            click.echo(f"  export LEADLINE_ADDRESS={address}")
+            click.echo("  leadline nodes; leadline placements; leadline watch --only placements")
+            click.echo(f"the map: {page}")
         if kubeconfig is not None:
             try:
                 with working("starting the kubelets"):
@@ -110,7 +129,13 @@ def status(name: str, output: Format) -> None:
             yield host["host"], host["address"], rate, delay, ", ".join(running) or "-"
 
     columns = ("HOST", "ADDRESS", "LINK", "DELAY", "PROCESSES")
-    emit(output, lambda: found, lambda _: [table(columns, rows())])
+    answers = found["controller"] or "there is none"
+
+    def tables(_: bool) -> Iterator[RenderableType]:
+        yield table(columns, rows())
+        yield cell(f"controller: {answers}")
+
+    emit(output, lambda: found, tables)
 
 
 def _rate(rate_mbps: float | None) -> str:
@@ -119,17 +144,24 @@ def _rate(rate_mbps: float | None) -> str:
 
 @lab.command(epilog="Example: leadline lab run")
 @click.option("--local", is_flag=True, help="No lab: all boards are this machine, unshaped.")
-def run(local: bool) -> None:
+@click.option("--keep", is_flag=True, help="Keep it running until Ctrl-C, for other commands.")
+def run(local: bool, keep: bool) -> None:
     """Measure, place pods with NetSched and DACS, and explain each choice.
 
     As root it builds a lab, where links differ. Otherwise, or with --local, all agents measure
-    this machine. It stops everything that it starts.
+    this machine. It stops everything that it starts. With --keep the controller goes on meanwhile:
+    pods come and go, and it prints the address for `leadline nodes`, `watch` and others.
     """
     reason = None if local else labs.can_build()
     with _lab_errors(), _first_interrupt_only():
         if reason:
             click.echo(f"without a lab, as {reason}: all boards are this machine", err=True)
-        code = _run_locally() if local or reason else _run_in_a_lab()
+        try:
+            code = _run_locally(keep) if local or reason else _run_in_a_lab(keep)
+        except KeyboardInterrupt:
+            if keep:  # its usual end
+                return
+            raise
     if code:
         raise Failed("the demo failed; the lines above say why")
 
@@ -147,31 +179,67 @@ def _start(spec: LabSpec) -> tuple[labs.Lab, tuple[str, int]]:
     return built, broker
 
 
-def _run_in_a_lab() -> int:
-    labs.down(_DEMO.name)  # an earlier run that was killed may have left its lab
+@contextmanager
+def _map_socket() -> Iterator[socket.socket]:
+    """A socket for the map at this machine's own address, for a process to inherit: the lab's
+    controller is in another network namespace, where no browser is."""
+    try:
+        listener = socket.create_server((_MAP_HOST, _MAP_PORT))
+    except OSError:
+        listener = socket.create_server((_MAP_HOST, 0))
+    with listener:
+        listener.set_inheritable(True)
+        yield listener
+
+
+def _demo(
+    built: labs.Lab,
+    broker: tuple[str, int],
+    listener: socket.socket,
+    *,
+    tells: bool = True,
+    keeps: bool,
+) -> demo.Demo:
+    addresses = {each.name: built.address(each.name) for each in built.spec.hosts}
+    serve = labs.controller_address(built.spec.name)
+    return demo.Demo(broker, addresses, _SHARED_MACHINE, serve, tells, keeps, listener.fileno())
+
+
+def _run_in_a_lab(keep: bool) -> int:
+    if not labs.remove_leftover(_DEMO.name):
+        raise Failed(
+            f"lab {_DEMO.name} is in use: end it with leadline lab down {_DEMO.name}, "
+            "or go without a lab: leadline lab run --local"
+        )
     built, broker = _start(_DEMO)
     try:
-        click.echo("A lab of four boards in network namespaces, three of their links throttled:")
-        for board in _DEMO.boards:
-            delay = f", {board.delay_ms:g} ms round trip" if board.delay_ms else ""
-            click.echo(f"  {board.name}: {_rate(board.rate_mbps)}{delay}")
-        click.echo(
-            "They share this machine's CPU, memory and disk, so NetSched's points for these are "
-            "set to 0;\na stream of small packets keeps the throttled links as busy as the paper's."
-        )
-        # The paper's throttled nodes are busy ones: a stream of small packets is on their links.
-        for board in _DEMO.boards[:3]:
-            argv = ["ping", "-q", "-i", "0.02", built.address(SERVER)]
-            built.start(board.name, f"traffic-{board.name}", argv)
-        addresses = {each.name: built.address(each.name) for each in _DEMO.hosts}
-        argv = demo.command(broker, addresses, _SHARED_MACHINE)
-        return subprocess.run(built.command(SERVER, argv), check=False).returncode  # noqa: S603  # our own module
+        with labs.claimed(built):
+            return _told_in_a_lab(built, broker, keep)
     finally:
         with working("ending the lab"):
             labs.down(_DEMO.name)
 
 
-def _run_locally() -> int:
+def _told_in_a_lab(built: labs.Lab, broker: tuple[str, int], keep: bool) -> int:
+    click.echo("A lab of four boards in network namespaces, three of their links throttled:")
+    for board in _DEMO.boards:
+        delay = f", {board.delay_ms:g} ms round trip" if board.delay_ms else ""
+        click.echo(f"  {board.name}: {_rate(board.rate_mbps)}{delay}")
+    click.echo(
+        "They share this machine's CPU, memory and disk, so NetSched's points for these are "
+        "set to 0;\na stream of small packets keeps the throttled links as busy as the paper's."
+    )
+    # The paper's throttled nodes are busy ones: a stream of small packets is on their links.
+    for board in _DEMO.boards[:3]:
+        argv = ["ping", "-q", "-i", "0.02", built.address(SERVER)]
+        built.start(board.name, f"traffic-{board.name}", argv)
+    with _map_socket() as listener:
+        argv = built.command(SERVER, _demo(built, broker, listener, keeps=keep).command())
+        fds = (listener.fileno(),)
+        return subprocess.run(argv, check=False, pass_fds=fds).returncode  # noqa: S603  # our own module
+
+
+def _run_locally(keep: bool) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-demo-")))
         broker = stack.enter_context(embedded_broker())
@@ -182,8 +250,10 @@ def _run_locally() -> int:
         }
         for node, address in addresses.items():
             stack.enter_context(_local_agent(folder / node, address, broker))
-        argv = demo.command(broker, addresses, {})
-        return subprocess.run(argv, check=False).returncode  # noqa: S603  # our own module
+        listener = stack.enter_context(_map_socket())
+        fds = (listener.fileno(),)
+        argv = demo.Demo(broker, addresses, {}, keeps=keep, web_fd=fds[0]).command()
+        return subprocess.run(argv, check=False, pass_fds=fds).returncode  # noqa: S603  # our own module
 
 
 @contextmanager

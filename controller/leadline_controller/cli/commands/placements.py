@@ -12,7 +12,7 @@ from leadline_controller.cli.client import Endpoint, ask, connection_options, du
 from leadline_controller.cli.output import DIM, Format, cell, emit, output_option
 
 
-@click.command(epilog="Example: leadline placements --since 10m")
+@click.command(epilog="Example: leadline placements --since 10m -n default --pending")
 @click.option(
     "--since",
     "since_s",
@@ -20,13 +20,25 @@ from leadline_controller.cli.output import DIM, Format, cell, emit, output_optio
     callback=duration_s,
     help="Only decisions younger than this, such as 10m.",
 )
+@click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
+@click.option("--node", default="", help="Only decisions that chose this node.")
+@click.option("--strategy", default="", help="Only decisions of this strategy.")
+@click.option("--pending", is_flag=True, help="Only pods that are on no node yet.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=None, help="At most so many, the newest."
+)
 @output_option
 @connection_options
-def placements(since_s: float, output: Format, endpoint: Endpoint) -> None:
+def placements(output: Format, endpoint: Endpoint, limit: int | None, **wanted: Any) -> None:
     """List the last decision about each pod, oldest first: its node, its outcome and the reason.
-    Decisions of earlier runs of the controller are included."""
+    Decisions of earlier runs of the controller are included, and those about pods that were
+    deleted since. The options can be combined."""
     answer = ask(
-        endpoint, lambda stub: stub.ListPlacements, pb.ListPlacementsRequest, since_s=since_s
+        endpoint,
+        lambda stub: stub.ListPlacements,
+        pb.ListPlacementsRequest,
+        limit=limit or 0,
+        **wanted,
     )
 
     def document() -> dict[str, Any]:
@@ -35,7 +47,8 @@ def placements(since_s: float, output: Format, endpoint: Endpoint) -> None:
 
     def tables(wide: bool) -> Iterator[RenderableType]:
         if answer.truncated:
-            yield cell("older decisions are left out, as one answer cannot hold them all", DIM)
+            reason = f"--limit {limit}" if limit == len(answer.placements) else "they are too many"
+            yield cell(f"older decisions are left out: {reason}", DIM)
         yield decisions.placements_table(answer.placements, wide=wide)
 
     emit(output, document, tables)

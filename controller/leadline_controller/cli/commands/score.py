@@ -41,7 +41,7 @@ _SHOWN_COUNTS = 12
     required=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A ClusterSnapshot, YAML or JSON.",
+    help="A ClusterSnapshot, YAML or JSON; - is standard input.",
 )
 @click.option(
     "--strategy",
@@ -71,7 +71,7 @@ def score(
     node."""
     try:
         strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
-        with working(f"reading {path}"):
+        with working("reading the snapshot"):
             snapshot = load_snapshot(path)
     except (FieldError, OptionError, PluginError) as error:
         raise BadInput(str(error)) from None

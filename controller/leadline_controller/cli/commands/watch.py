@@ -1,6 +1,8 @@
 """Show changes as they happen."""
 
 import json
+import time
+from collections import OrderedDict
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +14,19 @@ from leadline_controller.cli.client import Endpoint, connected, connection_optio
 from leadline_controller.cli.errors import Unreachable
 from leadline_controller.cli.output import clean
 
+_RETRY_S = 2.0
+_MAX_REMEMBERED = 20_000
+# What changes without news.
+_AGES = frozenset(("age_s", "confidence", "report_age_s", "first_age_s", "time"))
 
-@click.command(epilog="Example: leadline watch -o json | jq .placement")
+
+@click.command(epilog="Example: leadline watch --only placements -o json | jq .placement")
+@click.option(
+    "--only",
+    type=click.Choice(["nodes", "placements"]),
+    multiple=True,
+    help="Only events about nodes and what is measured there, or only decisions.",
+)
 @click.option(
     "-o",
     "--output",
@@ -23,41 +36,89 @@ from leadline_controller.cli.output import clean
     help="One line for each event: for people, or one JSON object.",
 )
 @connection_options
-def watch(output: str, endpoint: Endpoint) -> None:
-    """Show the nodes and the decisions, then every change, until Ctrl-C."""
-    with connected(endpoint) as controller:
-        stream = controller.Watch(pb.WatchRequest())
-        try:
-            for event in stream:
-                document, line = _shown(event)
-                click.echo(
-                    json.dumps(document, ensure_ascii=False, allow_nan=False)
-                    if output == "json"
-                    else f"{datetime.now().astimezone():%H:%M:%S}  {clean(line)}"
-                )
-        except KeyboardInterrupt:
-            return  # the usual end of a watch
-        finally:
-            stream.cancel()
-    raise Unreachable(f"the controller at {endpoint.address} has stopped: start it and watch again")
+def watch(output: str, only: tuple[str, ...], endpoint: Endpoint) -> None:
+    """Show the nodes and the decisions, then every change, until Ctrl-C. A placement whose outcome
+    becomes "deleted" is a pod that was deleted. When the controller stops, the watch connects again
+    and shows what is new."""
+    shown = _Shown()
+    away = False
+    try:
+        while True:
+            try:
+                with connected(endpoint) as controller:
+                    stream = controller.Watch(pb.WatchRequest(only=only))
+                    try:
+                        for event in stream:
+                            shown.connected, away = True, False
+                            _show(event, output, shown)
+                    finally:
+                        stream.cancel()
+            except Unreachable:
+                if not shown.connected:
+                    raise
+            if not away:
+                where = endpoint.address
+                click.echo(f"leadline: {where} has stopped answering; connecting again", err=True)
+            away = True
+            shown.replay()
+            time.sleep(_RETRY_S)
+    except KeyboardInterrupt:
+        return  # the usual end of a watch
 
 
-def _shown(event: pb.WatchEvent) -> tuple[dict[str, Any], str]:
-    """The event for scripts, and in one line for people."""
+class _Shown:
+    """The last event about each node and pod, so that a new connection, which begins with all of
+    them, does not show them again. connected: whether there was any event."""
+
+    def __init__(self) -> None:
+        self.connected = False
+        self._last: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._replayed: set[tuple[str, str]] | None = None
+
+    def replay(self) -> None:
+        """The next connection begins with everything."""
+        self._replayed = set()
+
+    def is_news(self, kind: str, name: str, document: dict[str, Any]) -> bool:
+        """Note an event. False if it only repeats the last one before the connection was lost."""
+        key, state = (kind, name), json.dumps(_without_ages(document))
+        last = self._last.pop(key, None)
+        self._last[key] = state
+        if len(self._last) > _MAX_REMEMBERED:
+            self._last.popitem(last=False)
+        if self._replayed is None or key in self._replayed or len(self._replayed) > _MAX_REMEMBERED:
+            return True
+        self._replayed.add(key)
+        return state != last
+
+
+def _without_ages(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_ages(each) for key, each in value.items() if key not in _AGES}
+    return value
+
+
+def _show(event: pb.WatchEvent, output: str, shown: _Shown) -> None:
     match event.WhichOneof("what"):
         case "node":
-            node = event.node
-            return (
-                {"node": nodes.document(node)},
-                f"node       {node.name}: {nodes.summary(node)}",
-            )
+            kind, name, document = "node", event.node.name, nodes.document(event.node)
+            line = f"node       {name}: {nodes.summary(event.node)}"
+            told: dict[str, Any] = {"node": document}
         case "placement":
             placement = event.placement
-            return (
-                {"placement": decisions.document(placement)},
-                f"placement  {decisions.summary(placement)}",
-            )
+            kind, name, document = "placement", placement.pod, decisions.document(placement)
+            line = f"placement  {decisions.summary(placement)}"
+            told = {"placement": document}
         case "node_gone":
-            return {"node_gone": event.node_gone}, f"gone       node {event.node_gone}"
+            kind, name, document = "node", event.node_gone, {}
+            line, told = f"gone       node {name}", {"node_gone": name}
         case _:
-            return {}, "unknown    an event that only a newer leadline can read"
+            kind = name = ""
+            line, told = "unknown    an event that only a newer leadline can read", {}
+            document = told
+    if not shown.is_news(kind, name, document):
+        return
+    if output == "json":
+        click.echo(json.dumps(told, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo(f"{datetime.now().astimezone():%H:%M:%S}  {clean(line)}")
