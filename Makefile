@@ -158,7 +158,7 @@ bundle: env ## Build dist/bundle: all that boards install, for a rollout without
 	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
 
 vendor: ## Write the files of npm packages that the map and its tests use: needs npm
-	python3 -m tests.web.vendor
+	python3 -m tests.web.vendoring
 
 screenshots: PACKAGES += $(BROWSER)
 screenshots: env packages ## Draw the map's pictures in docs/map

@@ -2,9 +2,9 @@
 
 Three boards on shaped links with a real agent on each, mosquitto, iperf3, a real API server, and
 the controller, which serves the page. One board's link has 4 Mbit/s. A pod comes, and the
-controller is restarted; what the page then shows is read from the page. There is no kubelet, so pods do not
-run. `python -m tests.web.lab_map [FOLDER]` prints the results, and puts pictures into the folder;
-it needs root.
+controller is restarted; what the page then shows is read from it. There is no kubelet, so pods do
+not run. `python -m tests.web.lab_map [FOLDER]` prints the results, and puts pictures into the
+folder; it needs root.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ export class MapView {
   #overview = null;
   #spots = [];
   #placed = "";
+  #drawn = "";
   #nodes = [];
   #links = [];
   #labelSize = null;
@@ -100,6 +101,11 @@ export class MapView {
     );
     this.#layOut();
     const live = overview.live !== false;
+    setText(byId("map-summary"), this.#summary(live));
+    // Most changes are of numbers that only tooltips and tables show: the picture stays.
+    const picture = this.#picture();
+    if (picture === this.#drawn) return;
+    this.#drawn = picture;
     const width = this.#box.clientWidth;
     const height = this.#box.clientHeight;
     const axis = { type: "value", min: 0, show: false };
@@ -127,11 +133,27 @@ export class MapView {
       }),
       series: [this.#graph(numbers), this.#pods()],
     });
-    setText(byId("map-summary"), this.#summary(live));
     this.#box.setAttribute(
       "aria-label",
       `Map. ${this.#summary(live)}. The tables of boards and links have the same values.`,
     );
+  }
+
+  /** All that the picture depends on, as text. */
+  #picture() {
+    const level = (each) => format.bandwidthLevel(each.bandwidth_mbps, each.bandwidth_kind);
+    const board = (n) => [
+      ...[level(n), n.online, n.schedulable, n.tier, (n.notes?.length ?? 0) > 0],
+      n.pods.slice(0, MOST_DOTS).map((pod) => pod.ours === false),
+    ];
+    const link = (l) => [l.a, l.b, l.source, l.flapping, level(l)];
+    return JSON.stringify([
+      this.#placed,
+      colours().card,
+      this.#overview.live,
+      this.#nodes.map(board),
+      this.#links.map(link),
+    ]);
   }
 
   #summary(live) {
