@@ -69,7 +69,7 @@ attack: PACKAGES += $(TESTBED)
 attack: rollout-env packages control-plane ## Attack the daemons at full length; the tests do it briefly
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.attack $(PART)
 
-bench: PACKAGES += prometheus-node-exporter
+bench: PACKAGES += prometheus-node-exporter $(BROWSER)
 bench: env packages control-plane ## Measure speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
 
@@ -158,7 +158,7 @@ bundle: env ## Build dist/bundle: all that boards install, for a rollout without
 	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
 
 vendor: ## Write the files of npm packages that the map and its tests use: needs npm
-	python3 -m tests.web.vendor
+	python3 -m tests.web.vendoring
 
 screenshots: PACKAGES += $(BROWSER)
 screenshots: env packages ## Draw the map's pictures in docs/map

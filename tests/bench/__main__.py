@@ -24,6 +24,7 @@ PARTS = (
     "sounding",
     "regret",
     "day",
+    "map",
 )
 
 

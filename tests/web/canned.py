@@ -33,7 +33,7 @@ class Cluster:
     def __init__(self, boards: int, seed: int = 1, names: list[str] | None = None) -> None:
         self.random = draw = random.Random(seed)
         self.run = "run-1"
-        segments = max(1, round(math.sqrt(boards) / 2))
+        self.segments = segments = max(1, round(math.sqrt(boards) / 2))
         centres = [(draw.uniform(0.1, 0.9), draw.uniform(0.1, 0.9)) for _ in range(segments)]
         places = ("attic", "cellar", "garage", "barn", "shed", "tower", "mill", "dock", "yard")
         self.nodes: list[Json] = []
@@ -71,7 +71,8 @@ class Cluster:
                     "pods": pods,
                 }
             )
-        self.nodes[-1] |= {"bandwidth_mbps": 4.9, "notes": ["under-voltage"]}
+        slow = {"bandwidth_mbps": 4.9, "bandwidth_kind": "exact", "notes": ["under-voltage"]}
+        self.nodes[-1] |= slow
         if boards > 10:
             self.nodes[5] |= {"online": False, "age_s": 4000.0}
             self.nodes[7] |= {"online": None, "age_s": None, "bandwidth_mbps": None}
@@ -88,7 +89,8 @@ class Cluster:
 
     def rtt_ms(self, i: int, j: int) -> float:
         a, b = self.nodes[i], self.nodes[j]
-        return round(0.25 + 40 * math.hypot(a["x"] - b["x"], a["y"] - b["y"]) ** 1.3, 3)
+        apart: float = math.hypot(a["x"] - b["x"], a["y"] - b["y"])
+        return round(0.25 + 40 * apart**1.3, 3)
 
     def source(self, i: int, j: int) -> int:
         return (1, 1, 1, 4, 4, 3, 2)[(i * 31 + j * 31 + i * j) % 7]
@@ -163,7 +165,7 @@ class Cluster:
 
     def pairs(self) -> Json:
         count = range(len(self.nodes))
-        order = sorted(count, key=lambda i: (self.nodes[i]["tier"], self.rtt_ms(0, i)))
+        order = sorted(count, key=lambda i: (i % self.segments, self.rtt_ms(0, i)))
         return {
             "nodes": [node["name"] for node in self.nodes],
             "order": order,

@@ -199,6 +199,10 @@ def test_changes_arrive_by_themselves(browser: Browser) -> None:
         expect(row).to_contain_text("3.20 Mbit/s")
         expect(page.locator("#map-summary")).to_contain_text("3 boards")
         expect(page.locator("#map-summary")).to_contain_text("2 below 10 Mbit/s")
+        # A short test finds a low bound on a fast link too, so a bound is no slow link.
+        server.send("overview", {"nodes": [throttled | {"bandwidth_kind": "at-least"}]})
+        expect(row).to_contain_text("≥ 3.20 Mbit/s")
+        expect(page.locator("#map-summary")).to_contain_text("1 below 10 Mbit/s")
         server.send("decision", cluster.decision("new", "attic-4", NOW_UNIX_S))
         expect(page.locator("#decision-list a").first).to_have_text("default/new → attic-4")
         expect(page.locator("#announce")).to_have_text("Decision: default/new to attic-4")
@@ -249,6 +253,12 @@ def test_the_slider_shows_the_past(browser: Browser) -> None:
         server.send("overview", {"nodes": [cluster.nodes[1] | {"cpu_percent": 66.0}]})
         page.wait_for_function("() => leadline.counts().boards === 4")
         expect(page.locator("#boards tr", has_text="attic-2")).not_to_contain_text("66 %")
+        # A board's charts end at the time shown.
+        page.goto(f"{server.address}/#/boards/attic-2")
+        page.wait_for_selector("#board-charts canvas")
+        assert any("until_unix_s=" in path for path in server.requested)
+        page.goto(f"{server.address}/#/")
+        slider.focus()
         # Placements of long ago may be incomplete, and the page says so.
         page.keyboard.press("Home")
         expect(page.locator("#problem")).to_contain_text("may be incomplete")

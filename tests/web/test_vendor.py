@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.web.canned import FILES
-from tests.web.vendor import FOLDERS, differences
+from tests.web.vendoring import FOLDERS, differences
 
 OWN = sorted(file for file in FILES.iterdir() if file.suffix in (".html", ".js", ".css"))
 

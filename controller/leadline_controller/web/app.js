@@ -14,6 +14,7 @@ import { startTheme } from "./theme.js";
 import { TimeSlider } from "./time.js";
 
 const DRAW_MS = 400;
+const MOST_DRAW_MS = 2000;
 const AGES_MS = 5000;
 const MOST_LINKS = 1000;
 
@@ -155,14 +156,20 @@ function draw() {
 
 let waiting = 0;
 let lastDrawn = -Infinity;
+let pause = DRAW_MS;
 function drawSoon() {
   if (waiting) return;
-  const delay = Math.max(0, DRAW_MS - (performance.now() - lastDrawn));
+  const delay = Math.max(0, pause - (performance.now() - lastDrawn));
   waiting = setTimeout(() => {
     requestAnimationFrame(() => {
       waiting = 0;
-      lastDrawn = performance.now();
+      const begin = performance.now();
       draw();
+      // The canvas is drawn in the next frame. Leave most of the time to the person.
+      requestAnimationFrame(() => {
+        lastDrawn = performance.now();
+        pause = Math.min(MOST_DRAW_MS, Math.max(DRAW_MS, 4 * (lastDrawn - begin)));
+      });
     });
   }, delay);
 }
@@ -180,6 +187,9 @@ store.addEventListener("decisions", ({ detail }) => {
   if (!detail) return;
   announcer.add(detail);
   if (view.name === "decision") decision.changed(detail.id);
+});
+store.addEventListener("time", () => {
+  if (view.name === "board") board.show(view.argument);
 });
 byId("find").addEventListener("input", drawSoon);
 byId("links-details").addEventListener("toggle", drawSoon);

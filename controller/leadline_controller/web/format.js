@@ -71,9 +71,16 @@ export function boardState(node, live) {
 /** The upper limits of the colours for bandwidth, in Mbit/s. */
 export const LIMITS_MBPS = [10, 50, 150, 500, Infinity];
 
-/** The colour's number: 0 is the slowest, 4 the fastest, -1 unknown. */
-export const bandwidthLevel = (mbps) =>
-  known(mbps) ? LIMITS_MBPS.findIndex((limit) => mbps < limit) : -1;
+const LEAST_BOUND_MBPS = 50;
+
+/**
+ * The colour's number: 0 is the slowest, 4 the fastest, -1 unknown. A short test finds a low bound
+ * on a fast link too, so what is only a low bound, or limited by a busy board, counts as unknown.
+ */
+export function bandwidthLevel(mbps, kind) {
+  if (!known(mbps) || (kind !== "exact" && mbps < LEAST_BOUND_MBPS)) return -1;
+  return LIMITS_MBPS.findIndex((limit) => mbps < limit);
+}
 
 export const LEVEL_NAMES = ["below 10", "10 to 50", "50 to 150", "150 to 500", "500 and more"];
 

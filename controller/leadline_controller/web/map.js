@@ -21,7 +21,7 @@ const LINES = {
 
 function boardStyle(node) {
   const paint = colours();
-  const level = format.bandwidthLevel(node.bandwidth_mbps);
+  const level = format.bandwidthLevel(node.bandwidth_mbps, node.bandwidth_kind);
   const fill = level < 0 ? paint.unknown : paint.levels[level];
   if (node.online !== true) {
     const border = node.online === false ? paint.bad : paint.unknown;
@@ -69,6 +69,7 @@ export class MapView {
   #overview = null;
   #spots = [];
   #placed = "";
+  #drawn = "";
   #nodes = [];
   #links = [];
   #labelSize = null;
@@ -100,6 +101,11 @@ export class MapView {
     );
     this.#layOut();
     const live = overview.live !== false;
+    setText(byId("map-summary"), this.#summary(live));
+    // Most changes are of numbers that only tooltips and tables show: the picture stays.
+    const picture = this.#picture();
+    if (picture === this.#drawn) return;
+    this.#drawn = picture;
     const width = this.#box.clientWidth;
     const height = this.#box.clientHeight;
     const axis = { type: "value", min: 0, show: false };
@@ -127,17 +133,35 @@ export class MapView {
       }),
       series: [this.#graph(numbers), this.#pods()],
     });
-    setText(byId("map-summary"), this.#summary(live));
     this.#box.setAttribute(
       "aria-label",
       `Map. ${this.#summary(live)}. The tables of boards and links have the same values.`,
     );
   }
 
+  /** All that the picture depends on, as text. */
+  #picture() {
+    const level = (each) => format.bandwidthLevel(each.bandwidth_mbps, each.bandwidth_kind);
+    const board = (n) => [
+      ...[level(n), n.online, n.schedulable, n.tier, (n.notes?.length ?? 0) > 0],
+      n.pods.slice(0, MOST_DOTS).map((pod) => pod.ours === false),
+    ];
+    const link = (l) => [l.a, l.b, l.source, l.flapping, level(l)];
+    return JSON.stringify([
+      this.#placed,
+      colours().card,
+      this.#overview.live,
+      this.#nodes.map(board),
+      this.#links.map(link),
+    ]);
+  }
+
   #summary(live) {
     const pods = this.#nodes.reduce((sum, node) => sum + (node.pods_total ?? node.pods.length), 0);
     const silent = this.#nodes.filter((node) => node.online === false).length;
-    const slow = this.#nodes.filter((node) => format.bandwidthLevel(node.bandwidth_mbps) === 0);
+    const slow = this.#nodes.filter(
+      (node) => format.bandwidthLevel(node.bandwidth_mbps, node.bandwidth_kind) === 0,
+    );
     const parts = [
       `${this.#nodes.length} boards`,
       `${pods} pods`,
@@ -211,7 +235,8 @@ export class MapView {
         itemStyle: boardStyle(node),
       })),
       links: this.#links.map((link) => {
-        const level = format.bandwidthLevel(format.linkBandwidth(link, this.#overview.nodes).mbps);
+        const { mbps, kind } = format.linkBandwidth(link, this.#overview.nodes);
+        const level = format.bandwidthLevel(mbps, kind);
         const unreachable = link.source === "unreachable";
         const line = LINES[link.source] ?? LINES.estimated;
         // Long links of many would hide what is near: they are drawn thin.
@@ -331,7 +356,7 @@ export function drawLegend(box) {
     group(
       "Bandwidth, Mbit/s",
       ...format.LEVEL_NAMES.map((name, level) => entry(swatch("patch", `level-${level}`), name)),
-      entry(swatch("patch", "unknown"), "unknown"),
+      entry(swatch("patch", "unknown"), "unknown, or a bound under 50"),
     ),
     group(
       "Round trip of a link",

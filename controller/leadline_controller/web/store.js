@@ -77,6 +77,7 @@ export class Store extends EventTarget {
   showPast(overview, decisions) {
     this.past = overview && index(overview);
     this.pastDecisions = decisions;
+    this.#tell("time");
     this.#tell("change");
     this.#tell("decisions");
   }
