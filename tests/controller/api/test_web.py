@@ -11,7 +11,8 @@ import pytest
 from leadline_controller.api.web_journal import PlacementJournal
 from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.ports import NodeDeleted, PodChanged, PodDeleted, Relisted
-from leadline_controller.telemetry.paths import PingRound
+from leadline_controller.telemetry.paths import LOST_ROUNDS, PingRound
+from leadline_controller.telemetry.state import BROKER
 
 from tests.controller.api.api_harness import ControllerHarness, example_controller, node, pod
 from tests.controller.api.web_harness import answering, get, streaming
@@ -312,3 +313,37 @@ async def test_numbers_that_are_not_finite_are_null(harness: ControllerHarness) 
         _, details = await get(f"{address}/api/nodes/n1")
     assert {each["name"]: each for each in answer["nodes"]}["n1"]["cpu_percent"] is None
     assert "cpu_percent" not in {each["name"] for each in details["metrics"]}
+
+
+async def test_bounds_from_the_broker_are_shown_where_pings_are_not_permitted() -> None:
+    harness = ControllerHarness()
+    harness.cluster.apply(Relisted((node("n1"), node("n2")), ()))
+    for name in ("n1", "n2"):
+        harness.hear(name)
+        harness.telemetry.rtts(name, harness.stamp(name), {BROKER: PingRound(2.0)})
+    async with answering(harness) as address:
+        _, answer = await get(f"{address}/api/overview")
+        _, pairs = await get(f"{address}/api/pairs")
+    (link,) = answer["links"]
+    assert (link["a"], link["b"], link["rtt_ms"], link["error_ms"]) == ("n1", "n2", 4.0, 4.0)
+    assert pairs["rtt_ms"][0][1] == 4.0
+    assert all(each["placed"] for each in answer["nodes"])
+
+
+async def test_old_and_lost_round_trips_are_shown_as_such(harness: ControllerHarness) -> None:
+    harness.now_s += 400
+    async with answering(harness) as address:
+        _, stale = await get(f"{address}/api/overview")
+        _, pairs = await get(f"{address}/api/pairs")
+    assert [each["source"] for each in stale["links"]] == ["stale"]
+    assert pairs["sources"][pairs["source"][1][2]] == "stale"
+    for _ in range(LOST_ROUNDS):
+        harness.telemetry.rtts("n1", harness.stamp("n1"), {"n2": PingRound(None)})
+        harness.now_s += 10
+    async with answering(harness) as address:
+        _, lost = await get(f"{address}/api/overview")
+        _, pairs = await get(f"{address}/api/pairs")
+    (link,) = lost["links"]
+    assert (link["source"], link["rtt_ms"]) == ("unreachable", None)
+    assert pairs["sources"][pairs["source"][1][2]] == "unreachable"
+    assert pairs["rtt_ms"][1][2] is None
