@@ -48,7 +48,7 @@ FLAT_SHARE, FLAT_BYTES = 0.1, 10 * MB
 MORE = 2
 LINES_A_MINUTE = 6
 # A decision whose pod was deleted since is still one.
-SETTLED = ("bound", "gone")
+SETTLED = ("bound", "gone", "deleted")
 CONNECTED = "connected to the broker"
 START_S = 120.0
 

@@ -54,6 +54,26 @@ def test_down_leaves_nothing(name: str, no_netem: None) -> None:
     labs.down(name)
 
 
+def test_a_lab_in_use_is_no_leftover_and_one_whose_user_was_killed_is(name: str) -> None:
+    lab, inodes = _build_lab(name)
+    assert not labs.remove_leftover(name), "a command built it, and keeps it"
+    claiming = (
+        "import sys, time; from leadline_controller.lab import lab, spec\n"
+        "with lab.claimed(lab.Lab(spec.LabSpec(sys.argv[1]))): print('mine', flush=True); "
+        "time.sleep(600)"
+    )
+    argv = [sys.executable, "-c", claiming, name]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == b"mine\n"
+        assert not labs.remove_leftover(name), "it is still at work"
+        user.kill()
+    assert network.namespaces(lab.spec.name)
+    assert labs.remove_leftover(name)
+    assert _is_clean(name, inodes)
+    assert labs.remove_leftover(name), "where there is none, nothing is in the way"
+
+
 def test_status_lists_hosts_and_processes(name: str, no_netem: None) -> None:
     lab, _ = _build_lab(name)
     brief = lab.start("n2", "brief", ["sh", "-c", "echo spoke; exit 3"])

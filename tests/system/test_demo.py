@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -227,6 +228,45 @@ def test_sigterm_to_the_command_alone_ends_all_of_it(start: Runs, local: bool) -
     assert run.left_over() == []
 
 
+def asked(what: str, address: str) -> dict[str, Any]:
+    """What `leadline` answers with the controller at this address."""
+    argv = [*RUN[:3], what, "-o", "json", "--address", address]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_a_demo_that_is_kept_answers_until_ctrl_c(start: Runs) -> None:
+    run = start([*RUN, "--local", "--keep"])
+    eventually(lambda: run.out, lambda out: "Ctrl-C ends it." in out, "it is told", timeout_s=150)
+    (address,) = re.findall(r"leadline nodes --address (\S+)", run.out)
+    before = {each["pod"] for each in asked("placements", address)["placements"]}
+    assert "default/web-1" in before
+    eventually(
+        lambda: {
+            each["pod"]: each["outcome"] for each in asked("placements", address)["placements"]
+        },
+        lambda now: now.keys() > before and now["default/web-1"] == "deleted",
+        "a pod comes and the oldest goes",
+        timeout_s=150,
+    )
+    run.send_to_group(signal.SIGINT)
+    assert run.wait() == 0
+    assert "Traceback" not in run.err
+    assert run.left_over() == []
+
+
+def test_a_lab_in_use_is_not_destroyed_by_another_run(start: Runs) -> None:
+    first = start(RUN)
+    eventually(lambda: first.err, lambda err: "measuring the boards" in err, "the story begins")
+    second = start(RUN)
+    assert second.wait() == 1
+    assert "lab demo is in use: end it with leadline lab down demo" in second.err
+    first.send_to_group(signal.SIGINT)
+    assert first.wait() == 130
+    assert first.left_over() == []
+
+
 def test_up_status_down(start: Runs, tmp_path: Path) -> None:
     name = fresh_name()
     spec = tmp_path / "boards.toml"
@@ -242,6 +282,19 @@ def test_up_status_down(start: Runs, tmp_path: Path) -> None:
         code, out, _ = lab("up", "--spec", str(spec))
         assert code == 0
         assert f"leadline lab down {name}" in out
+        address = f"unix:{RUN_DIR / name / 'controller.sock'}"
+        assert f"export LEADLINE_ADDRESS={address}\n" in out
+        eventually(
+            lambda: {each["name"]: each["agent"] for each in asked("nodes", address)["nodes"]},
+            lambda agents: agents == dict.fromkeys(("a", "b", "server"), "online"),
+            "all boards are online",
+        )
+        eventually(
+            lambda: asked("placements", address)["placements"],
+            lambda placed: {each["node"] for each in placed} & {"a", "b"},
+            "pods are placed",
+            timeout_s=150,
+        )
         code, _, err = lab("up", "--spec", str(spec))
         assert code == 1
         assert "exists already" in err
@@ -253,7 +306,9 @@ def test_up_status_down(start: Runs, tmp_path: Path) -> None:
         running = {
             process: ok for host in status["hosts"] for process, ok in host["processes"].items()
         }
-        assert running == dict.fromkeys(("agent-a", "agent-b", "agent-server", "broker"), True)
+        parts = ("agent-a", "agent-b", "agent-server", "broker", "controller")
+        assert running == dict.fromkeys(parts, True)
+        assert status["controller"] == address
         code, out, _ = lab("status", name)
         assert "5 Mbit/s" in out
     finally:

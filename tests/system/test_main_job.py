@@ -111,6 +111,29 @@ def test_an_annotation_that_cannot_be_read_is_named_and_the_pod_waits(
     system.wait_bound("puzzle", 1)
 
 
+def test_a_misspelt_annotation_is_told_and_a_deleted_pod_is_not_bound_any_more(
+    system: LeadlineSystem,
+) -> None:
+    system.add_pod(pod("typo", annotations={"leadline.dev/bandwith-mbps": "0.001"}))
+    system.wait_bound("typo", 1)
+    event = system.wait_event("typo", "UnknownAnnotation")
+    assert event["type"] == "Warning"
+    assert event["note"].endswith(f"means nothing: did you mean {BANDWIDTH}?")
+    explained = system.ask("explain", "typo")
+    assert event["note"] in explained["why"]
+    system.api.delete(f"{PODS}/typo")
+    eventually(
+        lambda: [
+            each["outcome"]
+            for each in system.ask("placements", "--node", explained["node"])["placements"]
+            if each["pod"] == "default/typo"
+        ],
+        lambda outcomes: outcomes == ["deleted"],
+        "the pod is told as deleted",
+        timeout_s=90,
+    )
+
+
 def test_a_pod_that_fits_nowhere_is_bound_once_a_node_comes(system: LeadlineSystem) -> None:
     system.add_pod(pod("giant", cpu="16"))
     event = system.wait_event("giant", "FailedScheduling")

@@ -112,7 +112,9 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
     loaded = {credential.split(":")[0] for credential in said["LoadCredential"]}
     assert {value.removeprefix("%d/") for value in variables.values()} == loaded - {
         "extender",
+        "grpc",
         "keda",
+        "web",
     }
 
 

@@ -9,7 +9,7 @@ costs nothing but its own delay, and one that was away for a moment misses nothi
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -154,7 +154,7 @@ class Feed:
         now = self._source.decisions.now()
         return round(now.unix_s(now) or 0.0, 3)
 
-    async def stream(self, after: str | None) -> AsyncIterator[bytes]:
+    async def stream(self, after: str | None) -> AsyncGenerator[bytes, None]:
         """The events after this id, for ever. Each chunk is one or more events or a comment."""
         self._streams += 1
         self._wanted.set()

@@ -17,7 +17,6 @@ _NUMBERS = ("data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-
 POD_ANNOTATIONS = (*_NUMBERS, "profile-ms", "user-node", "keep", "predicted-ms")
 NODE_LABELS = ("tier", "bandwidth-mbps", "class", "preferred-node", "lab")
 _MAX_SHOWN = 80
-_TIERS = ("edge", "cloud")
 _MAX_WARNINGS = 4
 _MAX_PROFILE_ENTRIES = 4096
 _MAX_NUMBER = 1e12  # sums and products of such numbers stay finite
@@ -82,15 +81,17 @@ def _unknown(
 
 
 def _unreadable(labels: Mapping[str, str]) -> Iterator[str]:
-    expected = {
-        "tier": ("edge or cloud", lambda value: value in _TIERS),
-        "bandwidth-mbps": ("a number of Mbit/s", is_amount),
-        "preferred-node": ("true or false", lambda value: value in ("true", "false")),
-    }
-    for name, (what, is_readable) in expected.items():
-        value = labels.get(PREFIX + name)
-        if value is not None and not is_readable(value):
-            yield f"label {PREFIX}{name}: expected {what}, got {quoted(value)}"
+    for name, value in labels.items():
+        match name.removeprefix(PREFIX) if name.startswith(PREFIX) else "":
+            case "tier" if value not in ("edge", "cloud"):
+                what = "edge or cloud"
+            case "bandwidth-mbps" if not is_amount(value):
+                what = "a number of Mbit/s"
+            case "preferred-node" if value not in ("true", "false"):
+                what = "true or false"
+            case _:
+                continue
+        yield f"label {name}: expected {what}, got {quoted(value)}"
 
 
 def is_amount(text: str) -> bool:

@@ -7,7 +7,7 @@ from leadline_controller.api.settings import ServeError, ServeSettings, TlsFiles
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
-from tests.controller.api.api_harness import ControllerHarness, answering
+from tests.controller.api.api_harness import ControllerHarness, answering, example_controller
 from tests.support.certificates import Authority, Certificate
 
 
@@ -74,6 +74,20 @@ async def test_a_unix_socket_answers_and_others_may_not_open_it(
         assert socket.stat().st_mode & 0o007 == 0
         async with grpc.aio.insecure_channel(address) as channel:
             assert await version(channel) == "1.2.3"
+
+
+async def test_a_second_controller_leaves_the_socket_of_the_first_alone(
+    harness: ControllerHarness, tmp_path: Path
+) -> None:
+    settings = ServeSettings(f"unix:{tmp_path / 'leadline.sock'}")
+    async with answering(harness, settings) as address:
+        with pytest.raises(ServeError, match="in use by another program"):
+            async with answering(example_controller(), settings):
+                pass
+        async with grpc.aio.insecure_channel(address) as channel:
+            assert await version(channel) == "1.2.3"
+    assert settings.unix_path is not None
+    assert not settings.unix_path.exists()
 
 
 async def test_tls_admits_only_clients_with_a_certificate(

@@ -4,6 +4,7 @@ from random import Random
 
 from leadline_controller.api import web_journal
 from leadline_controller.api.web_journal import PlacementJournal, by_node
+from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged, PodDeleted, Relisted
 
 from tests.controller.api.api_harness import node, pod
@@ -13,7 +14,7 @@ def test_every_earlier_state_is_the_one_that_was() -> None:
     random, now_s = Random(1), [0.0]
     journal = PlacementJournal(lambda: now_s[0], "leadline")
     assert journal.at(0.0) is None
-    pods = {}
+    pods: dict[str, Pod] = {}
     states = []
     for at in range(300):
         now_s[0] = float(at)

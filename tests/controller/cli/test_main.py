@@ -15,6 +15,7 @@ from leadline_controller.cli.__main__ import built_in, leadline, run
 
 from tests.support.distributions import install
 
+ROLE_FILES = Path(__file__).parents[3] / "ansible/roles/controller/files"
 LEADLINE = [sys.executable, "-m", "leadline_controller.cli"]
 
 
@@ -146,6 +147,34 @@ def test_a_shell_completes_commands_and_options(typed: tuple[str, ...], told: se
     }
     done = subprocess.run(LEADLINE, env=environ, capture_output=True, text=True, check=False)
     assert {line.partition(",")[2] for line in done.stdout.splitlines()} == told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_role_installs_the_completion_that_the_command_prints(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["completion", shell]) == 0
+    assert capsys.readouterr().out == (ROLE_FILES / f"completion.{shell}").read_text()
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["pla"], ["placements", ":4"]),
+        (["nodes", "-o", "j"], ["json", ":4"]),
+        (["nodes", "-o", ""], ["table", "wide", "json", "yaml", ":4"]),
+    ],
+)
+def test_kubectl_completes_the_plugin(typed: list[str], told: list[str], tmp_path: Path) -> None:
+    command = tmp_path / "leadline"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leadline_controller.cli "$@"\n')
+    command.chmod(0o755)
+    program = ROLE_FILES / "kubectl_complete-leadline"
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [program, *typed], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == told
 
 
 def in_shell(command: str) -> subprocess.CompletedProcess[str]:

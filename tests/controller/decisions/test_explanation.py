@@ -50,6 +50,19 @@ def test_a_small_cluster_is_explained_in_full() -> None:
     assert explained.failing == {"NodeUnschedulable": 1, "NodeReady": 1}
 
 
+def test_it_has_the_values_that_the_strategy_read() -> None:
+    cluster = measured([node(name) for name in ("n1", "n2", "n3")])
+    by_points = explanation(decide_on(cluster), NOW_S).measured
+    assert sorted(by_points) == sorted(NetSched.needs)
+    assert by_points["cpu_percent"].tolist() == [50.0] * 3
+    for_a_user = explanation(
+        decide_on(cluster, Dacs, annotations={"leadline.dev/user-node": "n2"}), NOW_S
+    )
+    round_trips = dict(zip(for_a_user.nodes, for_a_user.measured["rtt_ms"], strict=True))
+    assert (round_trips["n1"], round_trips["n3"]) == (1.0, 2.0)
+    assert explanation(decide_on(cluster, KubeDefault), NOW_S).measured == {}
+
+
 def test_of_many_nodes_the_best_and_the_chosen_one_are_included() -> None:
     cluster = view([node(f"n{i}", cores=4 + i) for i in range(50)])
     decision = decide_on(cluster, KubeDefault)
