@@ -90,7 +90,7 @@ class Cluster:
     def rtt_ms(self, i: int, j: int) -> float:
         a, b = self.nodes[i], self.nodes[j]
         apart: float = math.hypot(a["x"] - b["x"], a["y"] - b["y"])
-        return round(0.25 + 40 * apart**1.3, 3)
+        return round(0.25 + 40 * math.pow(apart, 1.3), 3)
 
     def source(self, i: int, j: int) -> int:
         return (1, 1, 1, 4, 4, 3, 2)[(i * 31 + j * 31 + i * j) % 7]

@@ -31,6 +31,8 @@ function boardStyle(node) {
   return { color: fill, borderColor: paint.card, borderWidth: 1 };
 }
 
+const count = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
+
 function boardTip(node, live) {
   const pods = node.pods ?? [];
   const total = node.pods_total ?? pods.length;
@@ -38,7 +40,7 @@ function boardTip(node, live) {
     format.boardState(node, live)[0],
     `Bandwidth ${format.bandwidth(node.bandwidth_mbps, node.bandwidth_kind)}`,
     `CPU ${format.number(node.cpu_percent, "%", 0)}, memory ${format.number(node.memory_percent, "%", 0)}, ${format.number(node.temperature_c, "°C", 0)}`,
-    `${total} pod${total === 1 ? "" : "s"}`,
+    count(total, "pod"),
     ...pods.slice(0, 6).map((pod) => `· ${shorten(`${pod.namespace}/${pod.name}`, 50)}`),
   ];
   if (total > 6 && pods.length) lines.push(`· and ${total - Math.min(6, pods.length)} more`);
@@ -163,9 +165,9 @@ export class MapView {
       (node) => format.bandwidthLevel(node.bandwidth_mbps, node.bandwidth_kind) === 0,
     );
     const parts = [
-      `${this.#nodes.length} boards`,
-      `${pods} pods`,
-      `${this.#overview.links.size} links shown`,
+      count(this.#nodes.length, "board"),
+      count(pods, "pod"),
+      `${count(this.#overview.links.size, "link")} shown`,
     ];
     if (silent) parts.push(`${silent} ${live ? "offline" : "silent"}`);
     if (slow.length) parts.push(`${slow.length} below 10 Mbit/s`);
