@@ -55,9 +55,7 @@ def test_it_has_the_values_that_the_strategy_read() -> None:
     by_points = explanation(decide_on(cluster), NOW_S).measured
     assert sorted(by_points) == sorted(NetSched.needs)
     assert by_points["cpu_percent"].tolist() == [50.0] * 3
-    for_a_user = explanation(
-        decide_on(cluster, Dacs, annotations={"leadline.dev/user-node": "n2"}), NOW_S
-    )
+    for_a_user = explanation(decide_on(cluster, Dacs, annotations={"user-node": "n2"}), NOW_S)
     round_trips = dict(zip(for_a_user.nodes, for_a_user.measured["rtt_ms"], strict=True))
     assert (round_trips["n1"], round_trips["n3"]) == (1.0, 2.0)
     assert explanation(decide_on(cluster, KubeDefault), NOW_S).measured == {}
