@@ -8,13 +8,15 @@ SYNCED := $(VENV)/.synced
 PACKAGES := systemd mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
 # What runs pods on the lab's boards, beside what `make kubelets` builds.
 CONTAINERS := runc containernetworking-plugins docker-registry busybox-static socat util-linux
+# What the tests of the map draw it with.
+BROWSER := chromium fonts-dejavu-core
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # Where Ansible finds leadline.edge. It finds its own collections by itself.
 COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
 # One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
-PARTS := broker or network or cluster or registry or package or prometheus
+PARTS := broker or network or cluster or registry or package or prometheus or browser
 SLOW := $(PARTS) or experiment or rollout or keda
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
@@ -22,17 +24,18 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda prometheus clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 # Only root can build the lab, so only root gets its tools. Without them the demo is smaller.
+# KEEP=1 leaves it running, with the map in the browser, until Ctrl-C.
 demo: env ## Show Leadline on this machine: agents measure, pods are placed, each choice is explained
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
-	@$(VENV)/bin/leadline lab run
+	@$(VENV)/bin/leadline lab run $(if $(KEEP),--keep)
 
-test: PACKAGES += $(CONTAINERS)
+test: PACKAGES += $(CONTAINERS) $(BROWSER)
 test: env packages prometheus kubelets test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
 
 test-unit: env ## Run the unit and contract tests, in under a minute
@@ -45,7 +48,7 @@ test-examples: env ## Run the tests over generated examples again, with four tim
 test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, and simulate networks for long
 	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
-test-parts: PACKAGES += $(CONTAINERS)
+test-parts: PACKAGES += $(CONTAINERS) $(BROWSER)
 test-parts: env packages prometheus kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda)"
 
@@ -71,7 +74,7 @@ attack: PACKAGES += $(TESTBED)
 attack: rollout-env packages control-plane ## Attack the daemons at full length; the tests do it briefly
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.attack $(PART)
 
-bench: PACKAGES += prometheus-node-exporter
+bench: PACKAGES += prometheus-node-exporter $(BROWSER)
 bench: env packages control-plane ## Measure speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
 
@@ -170,6 +173,13 @@ lock: env ## Resolve the dependencies again into requirements*.lock
 
 bundle: env ## Build dist/bundle: all that boards install, for a rollout without the internet
 	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
+
+vendor: ## Write the files of npm packages that the map and its tests use: needs npm
+	python3 -m tests.web.vendoring
+
+screenshots: PACKAGES += $(BROWSER)
+screenshots: env packages ## Draw the map's pictures in docs/map
+	$(PY) -m tests.web.screenshots
 
 proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto

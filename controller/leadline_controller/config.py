@@ -28,6 +28,7 @@ from leadline_controller.api.settings import (
     ServeSettings,
     TlsFiles,
 )
+from leadline_controller.api.web_settings import DEFAULT_WEB_ADDRESS, Login, WebSettings, WebTls
 from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
@@ -140,6 +141,11 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     **{f"metrics.tls.{name}": str for name in _TLS_FILES},
     "metrics.peers": _number,
     "metrics.links": str,
+    "web.address": str,
+    "web.password_file": str,
+    "web.tls.cert_file": str,
+    "web.tls.key_file": str,
+    "web.tls.client_ca_file": str,
     "decisions.path": str,
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
@@ -162,9 +168,8 @@ class Settings:
     besides the addresses of their node objects. standalone: whether to place the pods of
     `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a response
     time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not ask.
-    metrics: None if Prometheus does not.
-    rescheduling: when running pods are moved. decisions: the database; in memory, unless `load`
-    made the settings. images: how registries are asked.
+    metrics: None if Prometheus does not ask. web: None without a map. rescheduling: when running pods are moved. decisions: the database; in
+    memory, unless `load` made the settings. images: how registries are asked.
     """
 
     cluster: str = "default"
@@ -193,6 +198,7 @@ class Settings:
     rescheduling: ReschedulingSettings = field(default_factory=ReschedulingSettings)
     keda: KedaSettings | None = None
     metrics: MetricsSettings | None = None
+    web: WebSettings | None = None
     decisions: HistorySettings = field(default_factory=HistorySettings)
     images: LookupSettings = field(default_factory=LookupSettings)
 
@@ -297,6 +303,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         rescheduling=_rescheduling(_only_settings(root.object("rescheduling"))),
         keda=_keda(_only_settings(root.object("keda"))) if root.has("keda") else None,
         metrics=_metrics(_only_settings(root.object("metrics"))) if root.has("metrics") else None,
+        web=_web(_only_settings(root.object("web")), environ) if root.has("web") else None,
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
         images=_images(_only_settings(root.object("images")), environ),
     )
@@ -404,6 +411,29 @@ def _metrics(metrics: Fields) -> MetricsSettings:
             every_link=every_link,
             **_given(peers=metrics.integer("peers", 0, _MOST_PEERS)),
         )
+
+
+def _web(web: Fields, environ: Mapping[str, str]) -> WebSettings:
+    login = tls = None
+    if web.has("password_file"):
+        credentials = environ.get("CREDENTIALS_DIRECTORY")
+        with _named(web.at("password_file"), ServeError):
+            login = Login.read(
+                Path(web.text("password_file")), Path(credentials) if credentials else None
+            )
+    if web.has("tls"):
+        files = _only_settings(web.object("tls"))
+        for name in ("cert_file", "key_file"):
+            if not files.has(name):
+                raise FieldError(f"{files.at(name)}: expected a file")
+        client_ca = _file(files, "client_ca_file") if files.has("client_ca_file") else None
+        tls = WebTls(_file(files, "cert_file"), _file(files, "key_file"), client_ca)
+        try:
+            tls.server_context(login=login is not None)
+        except ServeError as error:
+            raise FieldError(f"{files.path}: expected {_PEM}: {error}") from None
+    with _named(web.at("address"), ServeError):
+        return WebSettings(web.text("address", DEFAULT_WEB_ADDRESS), tls, login)
 
 
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:

@@ -374,6 +374,32 @@ class Controller:
             await server.stop()
 
     @asynccontextmanager
+    async def serving_map(
+        self, strategy_name: str, listener: socket.socket | None = None
+    ) -> AsyncIterator[str | None]:
+        """Serve the map during the context; yields the page's address, None without a section
+        [web]. Enter it before the cluster is watched, so that it knows when pods were placed.
+        listener: a socket that listens already."""
+        settings = self.settings.web
+        if settings is None:
+            yield None
+            return
+        from leadline_controller.api.web import WebServer
+        from leadline_controller.api.web_journal import PlacementJournal
+
+        journal = PlacementJournal(self.clock.now_s, self.settings.scheduler_name)
+        source = self._source(strategy_name)
+        server = WebServer(settings, source, journal, self.settings.anchors)
+        self._listeners.append(journal.observe)
+        try:
+            address = await server.start(listener)
+            log.info("showing the map at %s", address)
+            yield address
+        finally:
+            await server.stop()
+            self._listeners.remove(journal.observe)
+
+    @asynccontextmanager
     async def serving_extender(
         self, how: SchedulingProfile, cluster: Cluster
     ) -> AsyncIterator[str | None]:
@@ -477,6 +503,8 @@ class Controller:
         if settings.metrics is not None:
             tls["metrics.tls"] = settings.metrics.tls
         certificates = [each for name in tls for each in certificate_files(name, tls[name])]
+        if settings.web is not None and settings.web.tls is not None:
+            certificates.append(CertificateFile("web.tls.cert_file", settings.web.tls.cert_file))
         if self.login is not None:
             certificates.append(CertificateFile("kubernetes.kubeconfig", self.login))
         return InspectionSource(
@@ -605,6 +633,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             controller.storing_decisions(),
             # First, so that an address in use ends the controller before it acts.
             controller.serving_api(how.strategy.name, values_of(how.strategy)),
+            controller.serving_map(how.strategy.name),
             # Contexts end in reverse order, so the Lease is held until those below have ended.
             running(elector.run()) as electing,
             controller.probing(),

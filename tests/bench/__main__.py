@@ -25,6 +25,7 @@ PARTS = (
     "sounding",
     "regret",
     "day",
+    "map",
 )
 
 

@@ -16,6 +16,7 @@ import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
 from leadline_controller.api.settings import ExtenderSettings, KedaSettings, MetricsSettings
+from leadline_controller.api.web_settings import WebSettings
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 
 from tests.support.certificates import Authority
@@ -102,6 +103,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "keda.window_s": KedaSettings().window_s,
         "metrics.address": MetricsSettings().address,
         "metrics.peers": MetricsSettings().peers,
+        "web.address": WebSettings().address,
         "kubernetes.deletion_cost": default.deletion_cost,
         "decisions.max_mb": default.decisions.max_mb,
         "decisions.max_age_days": default.decisions.max_age_days,
@@ -110,7 +112,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 29
+    assert plain_defaults("Controller", controllers) == 30
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -227,6 +229,11 @@ WRONG = [
     ('keda.address = "unix:/run/x"', "keda.address", "KEDA's scalerAddress is host:port"),
     ('keda.requests_urls = ["file:///x"]', "keda.requests_urls[0]", "expected a URL such as"),
     ('keda.requests_urls = ["http://u:p@h/"]', "keda.requests_urls[0]", "expected a URL such as"),
+    ('web.address = "0.0.0.0:50509"', "web.address", "needs TLS"),
+    ('web.address = "unix:/run/x"', "web.address", "browsers take host:port only"),
+    ('web.password_file = "/no/such"', "web.password_file", "No such file"),
+    ('web.password_file = "/dev/null"', "web.password_file", "others may read it"),
+    ('web.tls = {cert_file = "/no/such"}', "web.tls.key_file", "expected a file"),
     ("keda.window_s = 0.5", "keda.window_s", "expected a number of 1 to 3600"),
     ('metrics.address = "0.0.0.0:50508"', "metrics.address", "needs TLS with client certificates"),
     ('metrics.address = "unix:/run/x"', "metrics.address", "Prometheus takes host:port only"),

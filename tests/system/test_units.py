@@ -115,6 +115,7 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
         "grpc",
         "keda",
         "metrics",
+        "web",
     }
 
 

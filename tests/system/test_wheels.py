@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.daemons import clean_environ
+from tests.web.vendoring import differences
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
 
@@ -178,3 +179,9 @@ def test_without_the_extra_experiments_say_what_to_install(server: Environment) 
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.endswith("pip install 'leadline-controller[experiments]'\n")
     assert refused.stderr.count("\n") == 1
+
+
+def test_the_maps_page_is_in_the_wheel(server: Environment) -> None:
+    page = server.home_of("leadline_controller") / "web"
+    assert (page / "index.html").is_file()
+    assert differences(page / "vendor") == []

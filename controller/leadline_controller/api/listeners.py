@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from leadline_controller.api.settings import ServeSettings
+from leadline_controller.api.settings import ListenAddress
 
 THIS_MACHINE = "this machine"
 _BACKLOG = 512
@@ -19,7 +19,7 @@ _BACKLOG = 512
 _PAUSE_S = 0.005
 
 
-def listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
+def listen(settings: ListenAddress) -> tuple[list[socket.socket], str]:
     """Listen. Returns the sockets, and the address with the actual port; raises OSError."""
     if settings.unix_path is not None:
         return [listen_unix(settings.unix_path)], settings.address

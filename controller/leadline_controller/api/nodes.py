@@ -6,7 +6,7 @@ Values that are unknown or not finite are left out, and never become zeros.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from leadline_wire.v1 import control_pb2 as pb
@@ -177,6 +177,11 @@ class NodeReader:
     def links_of(self, node: str) -> list[pb.LinkStatus]:
         """The links of one node, measured or estimated, sorted by names. On any thread."""
         return self._link_statuses((node,), node)
+
+    def links_between(self, pairs: Set[tuple[str, str]]) -> list[pb.LinkStatus]:
+        """The links of these sorted pairs, measured or estimated. On any thread."""
+        links = self._source.telemetry.links(self._now_s, pairs=pairs)
+        return [self._link_status(link) for link in links]
 
     def _link_statuses(
         self, estimated_from: Iterable[str], node: str | None = None

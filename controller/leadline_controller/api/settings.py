@@ -64,25 +64,10 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class ServeSettings:
-    """Where to listen. address: host:port, [ipv6]:port (port 0 takes a free one) or unix:/path.
-    Raises ServeError for an invalid address, and for one that other machines can reach without
-    `tls`."""
+class ListenAddress:
+    """address: host:port, [ipv6]:port (port 0 takes a free one) or unix:/path."""
 
     address: str = DEFAULT_ADDRESS
-    tls: TlsFiles | None = None
-
-    def __post_init__(self) -> None:
-        if self.tls is None and not is_local(self.address):
-            raise ServeError(
-                f"{self.address}: other machines can reach it, so it needs TLS with client "
-                "certificates; configure them, or listen on 127.0.0.1"
-            )
-        if self.tls is not None and self.unix_path is not None:
-            raise ServeError(
-                f"{self.address}: a unix socket takes no TLS; leave the certificates out, "
-                "or listen on host:port"
-            )
 
     @property
     def unix_path(self) -> Path | None:
@@ -99,6 +84,26 @@ class ServeSettings:
     def port(self) -> int:
         """The port to listen on; 0 takes a free one."""
         return int(self.address.rpartition(":")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings(ListenAddress):
+    """Where to listen. Raises ServeError for an invalid address, and for one that other machines
+    can reach without `tls`."""
+
+    tls: TlsFiles | None = None
+
+    def __post_init__(self) -> None:
+        if self.tls is None and not is_local(self.address):
+            raise ServeError(
+                f"{self.address}: other machines can reach it, so it needs TLS with client "
+                "certificates; configure them, or listen on 127.0.0.1"
+            )
+        if self.tls is not None and self.unix_path is not None:
+            raise ServeError(
+                f"{self.address}: a unix socket takes no TLS; leave the certificates out, "
+                "or listen on host:port"
+            )
 
 
 @dataclass(frozen=True, slots=True)

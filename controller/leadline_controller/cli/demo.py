@@ -8,6 +8,7 @@ be in the server's network namespace to reach the broker.
 
 import asyncio
 import json
+import socket
 import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from leadline_controller.api.settings import ServeSettings
+from leadline_controller.api.web_settings import WebSettings
 from leadline_controller.cli import decisions, links, nodes
 from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
@@ -57,7 +59,8 @@ _BUDGET = BandwidthBudget(link_time_share=0.5, bytes_per_day=10**12)
 class Demo:
     """What the demo's process does. addresses: node -> address, of the boards that get pods and of
     the anchor. serve: where `leadline` is answered. tells: it prints the boards and the decisions.
-    keeps: the controller goes on until it is interrupted."""
+    keeps: the controller goes on until it is interrupted. web_fd: an open socket that listens where
+    browsers find the map, which may be in another network namespace."""
 
     broker: tuple[str, int]
     addresses: Mapping[str, str]
@@ -65,6 +68,7 @@ class Demo:
     serve: str = "127.0.0.1:0"
     tells: bool = True
     keeps: bool = False
+    web_fd: int | None = None
 
     def command(self) -> list[str]:
         """The command line of the process."""
@@ -83,17 +87,22 @@ async def run(demo: Demo) -> int:
         limits=_LIMITS,
         budget=_BUDGET,
         serve=ServeSettings(demo.serve),
+        web=None if demo.web_fd is None else WebSettings(),
     )
+    listener = None if demo.web_fd is None else socket.socket(fileno=demo.web_fd)
     controller = Controller(settings, cluster)
     boards = [name for name in addresses if name != ANCHOR]
     async with (
         controller.storing_decisions(),
         controller.probing(),
         controller.serving_api("netsched, then dacs") as address,
+        controller.serving_map("netsched, then dacs", listener) as page,
         grpc.aio.insecure_channel(address) as channel,
     ):
         if not demo.tells:
             click.echo(f"{READY}{address}")
+        elif page is not None:
+            click.echo(f"the map, while this runs: {page}")
         # Boards are probed at the addresses of their nodes, so these have to be known.
         async with running(controller.follow()):
             await _measure(controller, boards)
@@ -111,6 +120,8 @@ async def run(demo: Demo) -> int:
                 click.echo(f"\n{READY}{address}: in another terminal, try")
                 for words in ("nodes", "explain web-1", "watch --only placements"):
                     click.echo(f"  leadline {words} --address {address}")
+                if page is not None:
+                    click.echo(f"and open the map: {page}")
                 click.echo("Ctrl-C ends it.")
             await _go_on(controller, cluster, (*netsched, *dacs), cameras)
     return 0 if all(cluster.pod(pod.key).node_name for pod in (*netsched, *dacs)) else 1

@@ -278,6 +278,16 @@ class Database:
         self._count_unreadable()
         return found
 
+    def series_at(self, unix_s: int) -> list[tuple[str, Block]]:
+        """The blocks of all boards that have this Unix second in them."""
+        found = self._series.blocks_at(unix_s)
+        self._count_unreadable()
+        return found
+
+    def first_series_s(self) -> int | None:
+        """When the oldest block of a series begins."""
+        return self._series.first_s()
+
     def all_series(self) -> Iterator[SeriesRow]:
         """All rows of series, as they are stored."""
         return self._series.rows()

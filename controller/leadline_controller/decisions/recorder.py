@@ -169,6 +169,15 @@ class Recorder:
         block the later one counts."""
         return await self._query(lambda store: store.series(board, from_s, to_s))
 
+    async def series_at(self, unix_s: int) -> list[tuple[str, Block]]:
+        """The stored blocks of all boards that have this Unix second in them, each with its
+        board."""
+        return await self._query(lambda store: store.series_at(unix_s))
+
+    async def first_series_s(self) -> int | None:
+        """When the oldest stored block begins, Unix seconds; None without one."""
+        return await self._query(lambda store: store.first_series_s())
+
     async def about(self, pod: str) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first; none before `start`."""
         if self._thread is None:

@@ -110,6 +110,35 @@ class SeriesTable:
                     found.append(block)
         return found
 
+    def blocks_at(self, unix_s: int) -> list[tuple[str, Block]]:
+        """The blocks of all boards that have this Unix second in them, the coarse ones first."""
+        found = []
+        for resolution in (COARSE, FINE):
+            rows = self._connection.execute(
+                "SELECT step_s, start_unix_s, board, points FROM series"
+                " WHERE step_s = ? AND start_unix_s = ?",
+                (resolution.step_s, unix_s - unix_s % resolution.block_s),
+            )
+            for row in rows.fetchall():
+                try:
+                    found.append((row[2], SeriesRow(*row).block()))
+                except ValueError:
+                    self.unreadable += 1
+        return found
+
+    def first_s(self) -> int | None:
+        """When the oldest block begins, Unix seconds; None without one. A coarse one may begin long
+        before its first point, so the fine ones in it count."""
+        starts = {}
+        for resolution in (COARSE, FINE):
+            (starts[resolution],) = self._connection.execute(
+                "SELECT min(start_unix_s) FROM series WHERE step_s = ?", (resolution.step_s,)
+            ).fetchone()
+        coarse_s, fine_s = starts[COARSE], starts[FINE]
+        if not isinstance(coarse_s, int) or not isinstance(fine_s, int):
+            return coarse_s if isinstance(coarse_s, int) else None
+        return fine_s if coarse_s + COARSE.block_s > fine_s else coarse_s
+
     def rows(self) -> Iterator[SeriesRow]:
         """All rows, oldest first."""
         return (row for row, _ in select(self._connection, "ASC"))

@@ -163,6 +163,20 @@ class Store:
         blocks = self._query(lambda disk: disk.series(board, from_s, to_s), list[Block]())
         return blocks + self._memory.series(board, from_s, to_s)
 
+    def series_at(self, unix_s: int) -> list[tuple[str, Block]]:
+        """The blocks of all boards that have this Unix second in them. Of the same block the later
+        counts."""
+        blocks = self._query(lambda disk: disk.series_at(unix_s), list[tuple[str, Block]]())
+        return blocks + self._memory.series_at(unix_s)
+
+    def first_series_s(self) -> int | None:
+        """When the oldest block begins, Unix seconds; None without one."""
+        kept = [
+            self._query(lambda disk: disk.first_series_s(), None),
+            self._memory.first_series_s(),
+        ]
+        return min((first for first in kept if first is not None), default=None)
+
     def since(
         self, age_s: float | None, limit: int, select: Select = lambda record: record
     ) -> tuple[list[DecisionRecord], bool]:

@@ -106,6 +106,20 @@ class LinkColumns(NamedTuple):
     bandwidths: Mapping[tuple[str, str], float]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PairReading:
+    """m pairs of nodes. ends: indexes into names, shape (m, 2), each pair once. rtt_ms: shape (m,),
+    infinite if the last rounds got no reply. is_stale: shape (m,). tested: the pairs with a
+    bandwidth test, the newest first. estimates: of the other pairs, None before the first fit."""
+
+    names: tuple[str, ...]
+    ends: Ints
+    rtt_ms: Floats
+    is_stale: Bools
+    tested: Sequence[tuple[str, str]]
+    estimates: RttEstimates | None
+
+
 class LinkState:
     """All pairs of nodes with a measurement, and estimates of the other pairs' round trips.
 
@@ -234,10 +248,15 @@ class LinkState:
         return test is not None and now_s - test[1] <= self._bandwidth_ttl_s and test[3]
 
     def fresh(
-        self, now_s: float, estimated_from: Iterable[str] = (), node: str | None = None
+        self,
+        now_s: float,
+        estimated_from: Iterable[str] = (),
+        node: str | None = None,
+        pairs: Set[tuple[str, str]] | None = None,
     ) -> Callable[[], list[LinkReading]]:
-        """Every pair with a value that is known now, of `node` alone if there is one; values that
-        are too old are None.
+        """Every pair with a value that is known now, of `node` alone if there is one, or these
+        sorted `pairs`, of which the unmeasured ones are estimated; values that are too old are
+        None.
 
         estimated_from: the nodes whose unmeasured round trips are estimated, without an age.
         The readings of many pairs take up to a second to make. So this copies what they need, and
@@ -247,14 +266,23 @@ class LinkState:
         if node is not None:
             number = self._numbers.get(node, -1)
             rows = rows[(self._ends[rows] == number).any(axis=1)]
+        if pairs is not None:
+            wanted = [self._rows[pair] for pair in pairs if pair in self._rows]
+            rows = np.intersect1d(rows, np.array(wanted, dtype=np.int64))
         names, ends = tuple(self._numbers), self._ends[rows]
         paths = self._columns["path"][rows]
         values_ms, is_flapping = self._values(rows, now_s), flapping(paths, now_s)
-        bounds = [x for x in self._broker_bounds(now_s) if node is None or node in x[:2]]
+        bounds = [
+            x
+            for x in self._broker_bounds(now_s)
+            if (node is None or node in x[:2]) and (pairs is None or x[:2] in pairs)
+        ]
         tests = [
             (pair, test)
             for pair, test in self._bandwidths.items()
-            if (node is None or node in pair) and now_s - test[1] <= self._bandwidth_ttl_s
+            if (node is None or node in pair)
+            and (pairs is None or pair in pairs)
+            and now_s - test[1] <= self._bandwidth_ttl_s
         ]
         noise, estimates = self._noise(), self._estimates
 
@@ -280,6 +308,8 @@ class LinkState:
             if estimates is not None:
                 for each in estimated_from:
                     _add_estimates(estimates, each, found)
+                for a, b in sorted(pairs or ()):
+                    _add_estimates(estimates, a, found, b)
             return list(found.values())
 
         return readings
@@ -345,6 +375,29 @@ class LinkState:
             return rtt_ms
         noise = _MEDIAN_SHARE * float(np.quantile(self._deviations, _STANDARD))
         return estimates.smoothed(self._places(estimates)[self._ends[rows]], rtt_ms, noise)
+
+    def pairs(self, now_s: float) -> "PairReading":
+        """All pairs of which the round trip or that there is none is known now, in columns."""
+        rows = np.flatnonzero(self._has_rtt(now_s) | self._is_unreachable(now_s))
+        paths, is_lost = self._columns["path"][rows], self._is_unreachable(now_s)[rows]
+        names, ends = list(self._numbers), self._ends[rows]
+        rtt_ms = np.where(is_lost, np.inf, self._values(rows, now_s))
+        is_stale = now_s - paths["at_s"] > self._rtt_ttl_s * _STALE_SHARE
+        bounds = self._broker_bounds(now_s)
+        if bounds:
+            numbers = dict(self._numbers)
+            legs = [[numbers.setdefault(n, len(numbers)) for n in each[:2]] for each in bounds]
+            names, ends = list(numbers), np.concatenate((ends, legs))
+            rtt_ms = np.concatenate((rtt_ms, [each[2] for each in bounds]))
+            is_stale = np.concatenate((is_stale, np.zeros(len(bounds), dtype=np.bool_)))
+        tested = sorted(
+            (-test[1], pair)
+            for pair, test in self._bandwidths.items()
+            if now_s - test[1] <= self._bandwidth_ttl_s
+        )
+        return PairReading(
+            tuple(names), ends, rtt_ms, is_stale, [pair for _, pair in tested], self._estimates
+        )
 
     # Estimates: the fit takes longer than the lock may be held.
 
@@ -604,13 +657,23 @@ class _EstimatesOf:
         return rtt_ms
 
 
-def _add_estimates(estimates: RttEstimates, node: str, readings: dict[_Pair, LinkReading]) -> None:
-    """Add the estimated round trips of a node that were not measured."""
-    if node not in estimates.index:
+def _add_estimates(
+    estimates: RttEstimates,
+    node: str,
+    readings: dict[_Pair, LinkReading],
+    only: str | None = None,
+) -> None:
+    """Add the estimated round trips of a node that were not measured, to `only` if it is given."""
+    if node not in estimates.index or (only is not None and only not in estimates.index):
+        return
+    if only is not None and (known := readings.get(_pair(node, only))) and known.rtt_source:
         return
     rtt_ms, triangulated = estimates.rtt_ms_from(estimates.index[node])
     errors = {source: estimates.trials.error(source) for source in SOURCES}
-    columns = zip(estimates.names, rtt_ms.tolist(), triangulated.tolist(), strict=True)
+    peers = slice(None) if only is None else slice(at := estimates.index[only], at + 1)
+    columns = zip(
+        estimates.names[peers], rtt_ms[peers].tolist(), triangulated[peers].tolist(), strict=True
+    )
     for peer, value, near in columns:
         pair = _pair(node, peer)
         reading = readings.get(pair)

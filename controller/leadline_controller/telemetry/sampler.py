@@ -76,6 +76,11 @@ class Sampler:
         with self._lock:
             return next(self._blocks(board), (board, None))[1]
 
+    def blocks(self) -> list[tuple[str, Block]]:
+        """What is known of all boards in this quarter of an hour, without the present minute."""
+        with self._lock:
+            return list(self._blocks()) if self._minute >= 0 else []
+
     def last(self) -> list[tuple[str, Block]]:
         """What is to be written before the end, the present minute included."""
         with self._lock:

@@ -21,7 +21,7 @@ from leadline_controller.telemetry.bandwidth import PULLS, BandwidthTest, NodeBa
 from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
-from leadline_controller.telemetry.links import LinkColumns, LinkReading, LinkState
+from leadline_controller.telemetry.links import LinkColumns, LinkReading, LinkState, PairReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
@@ -377,13 +377,23 @@ class TelemetryState:
         }
 
     def links(
-        self, now_s: float, estimated_from: Iterable[str] = (), node: str | None = None
+        self,
+        now_s: float,
+        estimated_from: Iterable[str] = (),
+        node: str | None = None,
+        pairs: Set[tuple[str, str]] | None = None,
     ) -> list[LinkReading]:
-        """Every pair of nodes with a value that is known now, of `node` alone if there is one, and
-        estimates of the unmeasured round trips from the nodes of `estimated_from`."""
+        """Every pair of nodes with a value that is known now, of `node` alone if there is one, or
+        the sorted `pairs` alone, and estimates of the unmeasured round trips of these and of those
+        from the nodes of `estimated_from`."""
         with self._lock:
-            readings = self._links.fresh(now_s, estimated_from, node)
+            readings = self._links.fresh(now_s, estimated_from, node, pairs)
         return readings()
+
+    def pairs(self, now_s: float) -> PairReading:
+        """All pairs of nodes with a round trip that is known now, in columns."""
+        with self._lock:
+            return self._links.pairs(now_s)
 
     def node_links(self, names: Iterable[str], now_s: float) -> list[NodeLink]:
         """What is known of the links of these nodes."""

@@ -1,6 +1,7 @@
 """Run real agents on this machine, on links that differ."""
 
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from leadline_controller.lab.errors import LabError, SpecError
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec, load_spec
 
 _CLUSTER = "demo"
+_MAP_HOST, _MAP_PORT = "127.0.0.1", 50509
 _INTERVAL_S = 2
 _LOCAL_BOARDS = ("board-1", "board-2", "board-3", "board-4")
 # Three of the four boards have a throttled link, and two of those are far away.
@@ -75,8 +77,9 @@ def up(
         built, broker = _start(spec)
         if kubeconfig is None and not no_controller:
             try:
-                with working("starting the controller"):
-                    command = _demo(built, broker, tells=False, keeps=True).command()
+                with working("starting the controller"), _map_socket() as listener:
+                    page = "http://{}:{}/".format(*listener.getsockname())
+                    command = _demo(built, broker, listener, tells=False, keeps=True).command()
                     address = labs.start_controller(built, command, demo.READY)
             except BaseException:
                 labs.down(spec.name)
@@ -84,6 +87,7 @@ def up(
             click.echo(f"{demo.READY}{address}; it measures for up to a minute, then places pods:")
             click.echo(f"  export LEADLINE_ADDRESS={address}")
             click.echo("  leadline nodes; leadline placements; leadline watch --only placements")
+            click.echo(f"the map: {page}")
         if kubeconfig is not None:
             try:
                 with working("starting the kubelets"):
@@ -175,12 +179,30 @@ def _start(spec: LabSpec) -> tuple[labs.Lab, tuple[str, int]]:
     return built, broker
 
 
+@contextmanager
+def _map_socket() -> Iterator[socket.socket]:
+    """A socket for the map at this machine's own address, for a process to inherit: the lab's
+    controller is in another network namespace, where no browser is."""
+    try:
+        listener = socket.create_server((_MAP_HOST, _MAP_PORT))
+    except OSError:
+        listener = socket.create_server((_MAP_HOST, 0))
+    with listener:
+        listener.set_inheritable(True)
+        yield listener
+
+
 def _demo(
-    built: labs.Lab, broker: tuple[str, int], *, tells: bool = True, keeps: bool
+    built: labs.Lab,
+    broker: tuple[str, int],
+    listener: socket.socket,
+    *,
+    tells: bool = True,
+    keeps: bool,
 ) -> demo.Demo:
     addresses = {each.name: built.address(each.name) for each in built.spec.hosts}
     serve = labs.controller_address(built.spec.name)
-    return demo.Demo(broker, addresses, _SHARED_MACHINE, serve, tells, keeps)
+    return demo.Demo(broker, addresses, _SHARED_MACHINE, serve, tells, keeps, listener.fileno())
 
 
 def _run_in_a_lab(keep: bool) -> int:
@@ -211,8 +233,10 @@ def _told_in_a_lab(built: labs.Lab, broker: tuple[str, int], keep: bool) -> int:
     for board in _DEMO.boards[:3]:
         argv = ["ping", "-q", "-i", "0.02", built.address(SERVER)]
         built.start(board.name, f"traffic-{board.name}", argv)
-    argv = _demo(built, broker, keeps=keep).command()
-    return subprocess.run(built.command(SERVER, argv), check=False).returncode  # noqa: S603  # our own module
+    with _map_socket() as listener:
+        argv = built.command(SERVER, _demo(built, broker, listener, keeps=keep).command())
+        fds = (listener.fileno(),)
+        return subprocess.run(argv, check=False, pass_fds=fds).returncode  # noqa: S603  # our own module
 
 
 def _run_locally(keep: bool) -> int:
@@ -226,8 +250,10 @@ def _run_locally(keep: bool) -> int:
         }
         for node, address in addresses.items():
             stack.enter_context(_local_agent(folder / node, address, broker))
-        argv = demo.Demo(broker, addresses, {}, keeps=keep).command()
-        return subprocess.run(argv, check=False).returncode  # noqa: S603  # our own module
+        listener = stack.enter_context(_map_socket())
+        fds = (listener.fileno(),)
+        argv = demo.Demo(broker, addresses, {}, keeps=keep, web_fd=fds[0]).command()
+        return subprocess.run(argv, check=False, pass_fds=fds).returncode  # noqa: S603  # our own module
 
 
 @contextmanager

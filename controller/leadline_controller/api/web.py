@@ -1,0 +1,431 @@
+"""The map: a read-only page over HTTP, its JSON and its stream, in the event loop of the scheduler.
+
+docs/web-api.md describes the addresses. Every answer is made of the readings of the inspection
+service. What takes long is done in threads or in slices, a few at a time; connections, streams and
+sizes are bounded, and whoever does not read an answer loses the connection.
+"""
+
+import asyncio
+import logging
+import math
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.abc import Traversable
+
+import numpy as np
+from aiohttp import web
+from leadline_wire.v1 import control_pb2 as pb
+
+from leadline_controller.api import history, placements, web_json, web_links, web_past
+from leadline_controller.api.extender_connections import Connections
+from leadline_controller.api.listeners import listen
+from leadline_controller.api.nodes import InspectionSource, NodeReader
+from leadline_controller.api.settings import ServeError
+from leadline_controller.api.web_access import Access, LoginLimits
+from leadline_controller.api.web_feed import Feed
+from leadline_controller.api.web_files import PageFile, page_files
+from leadline_controller.api.web_journal import PlacementJournal
+from leadline_controller.api.web_layout import order
+from leadline_controller.api.web_settings import WebSettings
+from leadline_controller.decisions.record import DecisionRecord
+
+log = logging.getLogger(__name__)
+# aiohttp answers requests that are not HTTP; its traceback for each would fill the log.
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.setLevel(logging.CRITICAL)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_HEADERS = {
+    "Server": "leadline",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
+        "form-action 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_JSON = "application/json"
+_MOST_PAIRED = 300
+_MOST_LISTED, _LISTED = 200, 50
+_LONGEST_NAME = 512
+_MOST_METRICS = 32
+_LINGER_S = 1.0
+_SHUTDOWN_S = 2.0
+_CHUNK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class WebLimits:
+    """answer_s: until an answer is made and read. write_s: to read one event. head_s: from a new
+    connection to its first request. streams: at once. at_once: answers that take long.
+    connections: at once; peer_connections: from one address, except this machine's."""
+
+    answer_s: float = 30.0
+    write_s: float = 10.0
+    head_s: float = 10.0
+    idle_s: float = 75.0
+    streams: int = 16
+    at_once: int = 2
+    connections: int = 96
+    peer_connections: int = 48
+    login: LoginLimits = field(default_factory=LoginLimits)
+
+
+class WebServer:
+    """Serves the map at the settings' address. folder: of the page's files, the package's own if
+    None. anchors: boards whose links are all drawn."""
+
+    def __init__(
+        self,
+        settings: WebSettings,
+        source: InspectionSource,
+        journal: PlacementJournal,
+        anchors: Collection[str] = (),
+        *,
+        limits: WebLimits | None = None,
+        folder: Traversable | None = None,
+        poll_s: float = 0.5,
+    ) -> None:
+        self._settings, self._source, self._journal = settings, source, journal
+        self._limits = limits = limits or WebLimits()
+        self._folder = folder
+        self._files: Mapping[str, PageFile] = {}
+        self._access = Access(settings, limits.login)
+        self._feed = Feed(source, journal, anchors, poll_s=poll_s)
+        self._long = asyncio.Semaphore(limits.at_once)
+        self._pairs: tuple[float, bytes] = (-math.inf, b"")
+        self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
+        self._runner: web.AppRunner | None = None
+        self._feeding: asyncio.Task[None] | None = None
+
+    async def start(self, listener: socket.socket | None = None) -> str:
+        """Listen. listener: a socket that listens already, in place of the settings' address.
+        Returns the page's address with the actual port; raises ServeError."""
+        settings = self._settings
+        tls = (
+            settings.tls.server_context(login=settings.login is not None) if settings.tls else None
+        )
+        self._files = await asyncio.to_thread(page_files, self._folder)
+        application = web.Application(middlewares=[self._connections.track, self._guarded])
+        routes: dict[str, Handler] = {
+            "/": self._index,
+            "/static/{path:.+}": self._static,
+            "/api/overview": self._overview,
+            "/api/pairs": self._all_pairs,
+            "/api/nodes/{name}": self._node,
+            "/api/history": self._history,
+            "/api/decisions": self._decisions,
+            "/api/decisions/{id}": self._decision,
+            "/api/stream": self._stream,
+        }
+        for path, handler in routes.items():
+            application.router.add_get(path, handler)
+        self._runner = runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=_http_log,
+            auto_decompress=False,
+            keepalive_timeout=self._limits.idle_s,
+            lingering_time=_LINGER_S,
+            shutdown_timeout=_SHUTDOWN_S,
+            handler_cancellation=True,
+        )
+        await runner.setup()
+        assert runner.server is not None  # noqa: S101  # set up above
+        try:
+            if listener is None:
+                listeners, address = listen(settings)
+            else:
+                listener.setblocking(False)
+                listeners, address = [listener], "{}:{}".format(*listener.getsockname())
+        except OSError as error:
+            raise ServeError(
+                f"web address {settings.address}: cannot listen there: {error.strerror}"
+            ) from None
+        self._connections.start(listeners, tls, runner.server)
+        self._feeding = asyncio.create_task(self._feed_for_ever())
+        return f"{'http' if tls is None else 'https'}://{address}/"
+
+    async def stop(self) -> None:
+        """Stop listening, and end all streams."""
+        await self._connections.stop_accepting()
+        if self._feeding is not None:
+            self._feeding.cancel()
+            await asyncio.wait((self._feeding,))
+        self._connections.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _feed_for_ever(self) -> None:
+        """An error must not end the controller, nor the page."""
+        last = ""
+        while True:
+            try:
+                await self._feed.run()
+            except Exception as error:  # noqa: BLE001  # the next reading may succeed
+                if repr(error) != last:
+                    last = repr(error)
+                    log.error("reading the map's overview failed, trying again: %s", last)
+                await asyncio.sleep(1.0)
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer those who may see it, and every error as JSON."""
+        self._connections.received(request)
+        refusal = self._access.refusal(request)
+        if refusal is not None:
+            return await self._error(request, refusal.status, refusal.why, refusal.headers)
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            why = {404: "there is nothing at this address", 405: "only GET and HEAD are answered"}
+            headers = {"Allow": "GET, HEAD"} if error.status == 405 else {}
+            text = why.get(error.status, error.text or error.reason)
+            return await self._error(request, error.status, text, headers)
+        except ValueError as error:
+            return await self._error(request, 400, str(error))
+        except TimeoutError:
+            return await self._error(request, 503, "too slow; try again", {"Retry-After": "5"})
+        except Exception as error:
+            log.exception("answering %.200r", request.path)
+            return await self._error(request, 500, f"internal error, please report it: {error!r}")
+
+    # The page.
+
+    async def _index(self, request: web.Request) -> web.StreamResponse:
+        return await self._file(request, "index.html")
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        return await self._file(request, request.match_info["path"])
+
+    async def _file(self, request: web.Request, path: str) -> web.StreamResponse:
+        file = self._files.get(path)
+        if file is None:
+            raise web.HTTPNotFound
+        headers = {"Content-Type": file.type, "ETag": file.tag, "Vary": "Accept-Encoding"}
+        if request.headers.get("If-None-Match") == file.tag:
+            return await self._send(request, b"", 304, headers)
+        content = file.content
+        if file.packed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+            content, headers["Content-Encoding"] = file.packed, "gzip"
+        return await self._send(request, content, 200, headers)
+
+    # The JSON.
+
+    async def _overview(self, request: web.Request) -> web.StreamResponse:
+        async with self._turn():
+            if "unix_s" in request.query:
+                unix_s = _number(request, "unix_s", 0.0)
+                await self._feed.refresh()
+                body = await web_past.overview(self._source, self._journal, self._feed, unix_s)
+            else:
+                body = await self._feed.overview()
+        return await self._json(request, body)
+
+    async def _all_pairs(self, request: web.Request) -> web.StreamResponse:
+        loop_s = asyncio.get_running_loop().time
+        async with self._turn():
+            made_s, body = self._pairs
+            if not loop_s() - made_s < 2.0:
+                picture = await self._feed.refresh()
+                body = await asyncio.to_thread(self._paired, list(picture.nodes))
+                self._pairs = (loop_s(), body)
+        return await self._json(request, body)
+
+    def _paired(self, names: list[str]) -> bytes:
+        every = len(names)
+        if every > _MOST_PAIRED:
+            at = np.linspace(0, every - 1, _MOST_PAIRED).round().astype(np.int64)
+            names = [names[each] for each in at.tolist()]
+        pairs = self._source.telemetry.pairs(self._source.now_s())
+        rtt_ms, source = web_links.matrix(names, pairs)
+        positions = self._feed.layout.positions
+        places = np.array([positions.get(name, (0.5, 1.0)) for name in names]).reshape(-1, 2)
+        return web_json.encode_long(
+            {
+                "nodes": names,
+                "order": order(places).tolist(),
+                "total": every,
+                "sampled": every > len(names),
+                "at_unix_s": self._feed.unix_s(),
+                "sources": list(web_links.SOURCES),
+            },
+            rtt_ms=map(web_json.numbers, rtt_ms.tolist()),
+            source=source.tolist(),
+        )
+
+    async def _node(self, request: web.Request) -> web.StreamResponse:
+        name = _name(request.match_info["name"])
+        async with self._turn():
+            picture, reader = await self._feed.refresh(), NodeReader(self._source)
+            if name not in reader.names:
+                return await self._error(
+                    request, 404, f"no node {name!r}: neither the cluster nor an agent has it"
+                )
+            status = reader.status(name)
+            links = await asyncio.to_thread(reader.links_of, name)
+            shown = picture.nodes.get(name) or web_json.node(status, (0.5, 1.0), (), placed=False)
+            details = await asyncio.to_thread(web_json.node_details, status, links)
+            body = web_json.encode({**shown, **details})
+        return await self._json(request, body)
+
+    async def _history(self, request: web.Request) -> web.StreamResponse:
+        source, now = self._source, self._source.decisions.now()
+        name = _name(request.query.get("node", ""))
+        metrics = request.query.getall("metric", [])
+        if not name:
+            raise ValueError("node: expected the name of a board")
+        if len(metrics) > _MOST_METRICS:
+            raise ValueError(f"metric: expected at most {_MOST_METRICS}")
+        asked = pb.GetHistoryRequest(
+            from_unix_s=_number(request, "since_unix_s", 0.0),
+            to_unix_s=_number(request, "until_unix_s", 0.0),
+            step_s=_number(request, "step_s", 0.0),
+        )
+        now_unix_s = now.unix_s(now)
+        if now_unix_s is None:
+            raise ValueError("nothing is recorded: this machine's clock was never set")
+        async with self._turn():
+            shown = history.span(asked, now_unix_s)
+            blocks = await history.blocks_of(source, name, shown, now_unix_s)
+            if not blocks and name not in NodeReader(source).names:
+                return await self._error(
+                    request, 404, f"no node {name!r}: neither the cluster nor an agent has it"
+                )
+
+            def encoded() -> bytes:
+                answer = history.response(blocks, shown, metrics, now_unix_s)
+                return web_json.encode(web_json.history(name, answer, shown.steps))
+
+            body = await asyncio.to_thread(encoded)
+        return await self._json(request, body)
+
+    async def _decisions(self, request: web.Request) -> web.StreamResponse:
+        limit = _number(request, "limit", float(_LISTED))
+        if not (limit.is_integer() and 1 <= limit <= _MOST_LISTED):
+            raise ValueError(f"limit: expected 1 to {_MOST_LISTED}")
+        before = _number(request, "before", math.inf)
+        async with self._turn():
+            now = self._source.decisions.now()
+            shown = placements.selection(pb.ListPlacementsRequest(), self._source)
+
+            def older(record: DecisionRecord) -> DecisionRecord | None:
+                at_s = record.last.unix_s(now)
+                # One without a time is older than any boot with a clock that was set.
+                if before != math.inf and (at_s is None or at_s >= before):
+                    return None
+                return shown(record)
+
+            records, more = await self._source.history.since(None, int(limit), older)
+
+            def encoded() -> bytes:
+                listed = [placements.placement(each, now) for each in reversed(records)]
+                return web_json.encode(
+                    {"decisions": list(map(web_json.decision, listed)), "more": more}
+                )
+
+            body = await asyncio.to_thread(encoded)
+        return await self._json(request, body)
+
+    async def _decision(self, request: web.Request) -> web.StreamResponse:
+        key = _name(request.match_info["id"])
+        async with self._turn():
+            records = await placements.decisions_about(self._source, key)
+            if not records:
+                why = placements.why_unexplained(self._source, key)
+                return await self._error(request, 404, why)
+            now = self._source.decisions.now()
+
+            def encoded() -> bytes:
+                return web_json.encode(web_json.explained(placements.explanation(records, now)))
+
+            body = await asyncio.to_thread(encoded)
+        return await self._json(request, body)
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        if self._feed.streams >= self._limits.streams:
+            why = f"{self._limits.streams} pages follow already; close one"
+            return await self._error(request, 503, why, {"Retry-After": "10"})
+        response = web.StreamResponse(headers={**_HEADERS, "Cache-Control": "no-store"})
+        response.content_type = "text/event-stream"
+        after = request.headers.get("Last-Event-ID") or request.query.get("after")
+        try:
+            await response.prepare(request)
+            if request.method == "HEAD":
+                return response
+            async for chunk in self._feed.stream(after):
+                async with asyncio.timeout(self._limits.write_s):
+                    await response.write(chunk)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionError:
+            pass
+        return response
+
+    # Answers.
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """A few long answers are made at a time, and none for longer than the limit."""
+        async with asyncio.timeout(self._limits.answer_s), self._long:
+            yield
+
+    async def _json(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        return await self._send(request, body, 200, {"Content-Type": _JSON})
+
+    async def _error(
+        self, request: web.Request, status: int, why: str, headers: Mapping[str, str] | None = None
+    ) -> web.StreamResponse:
+        body = web_json.encode({"error": why[:1000]})
+        return await self._send(request, body, status, {"Content-Type": _JSON, **(headers or {})})
+
+    async def _send(
+        self, request: web.Request, body: bytes, status: int, headers: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Send the answer; the client may be slow or gone."""
+        cached = "no-cache" if "ETag" in headers else "no-store"
+        response = web.StreamResponse(
+            status=status, headers={**_HEADERS, "Cache-Control": cached, **headers}
+        )
+        response.content_length = len(body)
+        try:
+            async with asyncio.timeout(self._limits.answer_s):
+                await response.prepare(request)
+                if request.method != "HEAD":
+                    for at in range(0, len(body), _CHUNK_BYTES):
+                        await response.write(body[at : at + _CHUNK_BYTES])
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionError:
+            pass
+        return response
+
+
+def _name(text: str) -> str:
+    if len(text) > _LONGEST_NAME:
+        raise ValueError(f"expected a name of at most {_LONGEST_NAME} characters")
+    return text
+
+
+def _number(request: web.Request, name: str, default: float) -> float:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text) if len(text) < 64 else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{name}: expected a number")
+    return value

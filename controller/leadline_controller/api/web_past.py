@@ -1,0 +1,141 @@
+"""The overview at an earlier time, from the kept history and the kept decisions."""
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from leadline_controller.api import web_json
+from leadline_controller.api.nodes import InspectionSource, in_order
+from leadline_controller.api.web_feed import Feed, Picture
+from leadline_controller.api.web_journal import PlacedPod, PlacementJournal, by_node
+from leadline_controller.telemetry.series import FINE, MEAN, RTT, Block, SeriesKey, resampled
+
+Json = dict[str, Any]
+_OLDEST_S = 16 * 86_400
+_METRICS = {
+    "bandwidth_mbps": "bandwidth_mbps",
+    "cpu_percent": "cpu_percent",
+    "memory_percent": "memory_percent",
+    "temperature_c": "cpu_celsius",
+}
+_Values = Mapping[SeriesKey, float]
+
+
+async def overview(
+    source: InspectionSource, journal: PlacementJournal, feed: Feed, unix_s: float
+) -> bytes:
+    """The JSON. Raises ValueError for a time that makes no sense."""
+    head, now_unix_s = await feed.head(), feed.unix_s()
+    if not now_unix_s - _OLDEST_S <= unix_s <= now_unix_s + FINE.step_s:
+        raise ValueError(f"unix_s: expected a time of the last {_OLDEST_S // 86_400} days")
+    minute = int(unix_s) // FINE.step_s * FINE.step_s
+    stored = await source.history.series_at(minute)
+    newest = await asyncio.to_thread(source.sampler.blocks) if source.sampler else []
+    placed = journal.at(source.now_s() - (now_unix_s - unix_s))
+    exact = placed is not None
+    if placed is None:
+        placed = await _decided(source, journal, unix_s)
+    picture = feed.picture
+
+    def encoded() -> bytes:
+        values = _values([*stored, *newest], minute)
+        return web_json.encode_long(
+            {
+                "run": feed.run_id,
+                "stream_id": None,
+                **head,
+                "at_unix_s": minute,
+                "live": False,
+                "pods_exact": exact,
+            },
+            nodes=_nodes(picture, values, placed),
+            links=_links(values),
+        )
+
+    return await asyncio.to_thread(encoded)
+
+
+async def _decided(
+    source: InspectionSource, journal: PlacementJournal, unix_s: float
+) -> dict[str, PlacedPod]:
+    """The pods that are still where an earlier decision put them, by uid."""
+    records, _ = await source.history.since(None)
+    here, now = journal.now(), source.decisions.now()
+    found = {}
+    for record in records:
+        at_s, pod = record.last.unix_s(now), here.get(record.uid)
+        if pod is not None and pod.node == record.node and at_s is not None and at_s <= unix_s:
+            found[record.uid] = pod
+    return found
+
+
+def _values(blocks: Iterable[tuple[str, Block]], minute: int) -> dict[str, _Values]:
+    """Board -> the mean of each series in that minute."""
+    of: dict[str, list[Block]] = {}
+    for board, block in blocks:
+        of.setdefault(board, []).append(block)
+    found: dict[str, _Values] = {}
+    for board, each in of.items():
+        series = resampled(each, minute, 1, FINE.step_s)
+        values = {key: float(points[0, MEAN]) for key, points in series.items()}
+        if values := {key: value for key, value in values.items() if math.isfinite(value)}:
+            found[board] = values
+    return found
+
+
+def _nodes(
+    picture: Picture, values: Mapping[str, _Values], placed: Mapping[str, PlacedPod]
+) -> Iterable[Json]:
+    on = by_node(placed)
+    names = sorted({*picture.nodes, *values}, key=in_order)
+    for name in names:
+        now, then = picture.nodes.get(name, {}), values.get(name, {})
+        shown = {
+            field: web_json.number(then.get(SeriesKey(metric)))
+            for field, metric in _METRICS.items()
+        }
+        yield {
+            "name": name,
+            "x": now.get("x", 0.5),
+            "y": now.get("y", 1.0),
+            "placed": now.get("placed", False),
+            "online": any(key.name != RTT for key in then),
+            "in_cluster": now.get("in_cluster", False),
+            "ready": None,
+            "schedulable": now.get("schedulable"),
+            "tier": now.get("tier", ""),
+            "notes": [],
+            **shown,
+            "bandwidth_kind": "unknown" if shown["bandwidth_mbps"] is None else "exact",
+            "bandwidth_source": "",
+            "bandwidth_age_s": None,
+            "age_s": None,
+            "pods": on.get(name, [])[:200],
+        }
+
+
+def _links(values: Mapping[str, _Values]) -> Sequence[Json]:
+    rtts: dict[tuple[str, str], float] = {}
+    for board, each in values.items():
+        for key, value in each.items():
+            if key.name == RTT and key.peer:
+                a, b = sorted((board, key.peer))
+                rtts[a, b] = value
+    return [
+        {
+            "a": a,
+            "b": b,
+            "rtt_ms": web_json.number(value),
+            "error_ms": None,
+            "source": "measured",
+            "age_s": None,
+            "loss": None,
+            "jitter_ms": None,
+            "flapping": False,
+            "bandwidth_mbps": None,
+            "bandwidth_kind": "unknown",
+            "bandwidth_age_s": None,
+        }
+        for (a, b), value in sorted(rtts.items())
+    ]

@@ -1,0 +1,296 @@
+// One board: what is known of it now, and its history as charts with tables beside them.
+
+import { chartOf, FONT, tooltip } from "./charts.js";
+import { byId, el, fillFacts, fillTable, setText } from "./dom.js";
+import * as format from "./format.js";
+import { getJson } from "./live.js";
+import { ageNow } from "./store.js";
+import { colours } from "./theme.js";
+
+const RELOAD_MS = 20000;
+const POINTS = 240;
+const MOST_PEERS = 5;
+const MOST_LINKS = 300;
+const CHARTS = [
+  { title: "Bandwidth", unit: "Mbit/s", names: { bandwidth_mbps: "free, measured", used_mbps: "used" } },
+  { title: "Round trips", unit: "ms", names: { rtt_ms: "" } },
+  { title: "CPU and memory", unit: "%", names: { cpu_percent: "CPU", memory_percent: "memory" }, max: 100 },
+  { title: "Temperature", unit: "°C", names: { cpu_celsius: "CPU" } },
+  {
+    title: "Packets",
+    unit: "/s",
+    names: { packets_sent_per_s: "sent", packets_received_per_s: "received" },
+  },
+  { title: "Disk", unit: "B/s", names: { disk_bytes_per_s: "read and written" } },
+];
+
+export class BoardView {
+  #name = null;
+  #store;
+  #detail = null;
+  #history = null;
+  #timer = 0;
+  #request = null;
+  #figures = new Map();
+
+  constructor(store) {
+    this.#store = store;
+    byId("board-span").addEventListener("change", () => this.#load());
+    const box = byId("board-charts");
+    for (const chart of CHARTS) {
+      const canvas = el("div", { className: "canvas small", role: "img" });
+      const table = el("table");
+      const details = el(
+        "details",
+        {},
+        el("summary", {}, `${chart.title} as a table`),
+        el(
+          "div",
+          { className: "scroll", role: "region", ariaLabel: `${chart.title}, table`, tabIndex: 0 },
+          table,
+        ),
+      );
+      details.addEventListener("toggle", () => this.#fillHistory(chart));
+      const figure = el("figure", {}, el("figcaption", {}, `${chart.title}, ${chart.unit}`), canvas, details);
+      box.append(figure);
+      this.#figures.set(chart, { figure, canvas, details, table });
+    }
+  }
+
+  show(name) {
+    if (name !== this.#name) {
+      this.#detail = null;
+      this.#history = null;
+    }
+    this.#name = name;
+    setText(byId("board-title"), name);
+    this.draw();
+    this.#load();
+  }
+
+  hide() {
+    clearTimeout(this.#timer);
+    this.#request?.abort();
+  }
+
+  async #load() {
+    this.hide();
+    const request = (this.#request = new AbortController());
+    const span = Number(byId("board-span").value);
+    const until = this.#store.past ? this.#store.past.at_unix_s : this.#store.now?.now_unix_s;
+    const query = new URLSearchParams({ node: this.#name, step_s: Math.ceil(span / POINTS) });
+    if (this.#store.past) {
+      query.set("since_unix_s", until - span);
+      query.set("until_unix_s", until);
+    } else query.set("since_unix_s", -span);
+    const results = await Promise.allSettled([
+      getJson(`/api/nodes/${encodeURIComponent(this.#name)}`, request.signal),
+      getJson(`/api/history?${query}`, request.signal),
+    ]);
+    if (request.signal.aborted) return;
+    const [detail, history] = results.map((result) => result.value ?? null);
+    this.#detail = detail;
+    this.#history = history;
+    const problem = results.find((result) => result.reason)?.reason.message;
+    this.draw(problem);
+    for (const chart of CHARTS) this.#drawChart(chart);
+    this.#timer = setTimeout(() => this.#load(), RELOAD_MS);
+  }
+
+  draw(problem) {
+    const live = !this.#store.past;
+    const shown = this.#store.shown?.nodes.get(this.#name);
+    const detail = this.#detail;
+    const node = shown ?? detail;
+    if (!node) {
+      fillFacts(byId("board-facts"), [["State", problem ?? "loading, or no such board"]]);
+      byId("board-pods").replaceChildren();
+      byId("board-notes").replaceChildren();
+      return;
+    }
+    const [state] = format.boardState({ ...node, notes: [] }, live);
+    const facts = [
+      ["State", state],
+      ["Tier", node.tier || format.UNKNOWN],
+      ["Bandwidth", `${format.bandwidth(node.bandwidth_mbps, node.bandwidth_kind)}${node.bandwidth_source ? `, from ${node.bandwidth_source}` : ""}`],
+      ["Bandwidth measured", live ? `${format.age(ageNow(node, "bandwidth_age_s", live))} ago` : format.UNKNOWN],
+      ["CPU", format.number(node.cpu_percent, "%")],
+      ["Memory", format.number(node.memory_percent, "%")],
+      ["Temperature", format.number(node.temperature_c, "°C")],
+      ["Last report", live ? `${format.age(ageNow(node, "age_s", live))} ago` : format.UNKNOWN],
+    ];
+    if (detail && live) {
+      const { allocatable: room, requested: asked } = detail;
+      facts.push(
+        ["Address", detail.address || format.UNKNOWN],
+        ["Hardware", detail.hardware_model || format.UNKNOWN],
+        ["Agent", detail.agent_version || format.UNKNOWN],
+        ["Lost messages", String(detail.lost_messages ?? format.UNKNOWN)],
+      );
+      if (room && asked) {
+        facts.push(
+          ["CPU requested", `${asked.cpu_milli} of ${room.cpu_milli} m`],
+          ["Memory requested", `${format.bytes(asked.memory_bytes)} of ${format.bytes(room.memory_bytes)}`],
+        );
+      }
+    }
+    fillFacts(byId("board-facts"), facts);
+    byId("board-notes").replaceChildren(...(node.notes ?? []).map((note) => el("li", {}, note)));
+    const pods = node.pods ?? [];
+    const items = pods.map((pod) => {
+      const id = `${pod.namespace}/${pod.name}`;
+      return el("li", {}, pod.ours === false ? id : el("a", { href: format.decisionHref(id) }, id));
+    });
+    if (node.pods_total > pods.length) items.push(el("li", {}, `and ${node.pods_total - pods.length} more`));
+    if (!items.length) items.push(el("li", { className: "quiet" }, "none"));
+    byId("board-pods").replaceChildren(...items);
+    this.#fillLinks(live);
+  }
+
+  #fillLinks(live) {
+    const own = (link) => link.a === this.#name || link.b === this.#name;
+    const links =
+      live && this.#detail
+        ? this.#detail.links
+        : [...(this.#store.shown?.links.values() ?? [])].filter(own);
+    const nodes = this.#store.shown?.nodes ?? new Map();
+    const other = (link) => (link.a === this.#name ? link.b : link.a);
+    fillTable(
+      byId("board-links"),
+      `Links of ${this.#name}`,
+      [
+        { title: "To", cell: (link) => ({ text: other(link), href: format.boardHref(other(link)) }) },
+        { title: "Round trip", cell: format.roundTrip, number: true },
+        { title: "Source", cell: (link) => (link.flapping ? `${link.source}, flapping` : link.source) },
+        { title: "Loss", cell: (link) => format.number(link.loss == null ? null : link.loss * 100, "%"), number: true },
+        {
+          title: "Bandwidth",
+          cell: (link) => {
+            const { mbps, kind, ofBoards } = format.linkBandwidth(link, nodes);
+            return `${format.bandwidth(mbps, kind)}${ofBoards ? " (slower board)" : ""}`;
+          },
+          number: true,
+        },
+        { title: "Age", cell: (link) => format.age(link.age_s), number: true },
+      ],
+      links.slice(0, MOST_LINKS),
+    );
+  }
+
+  #seriesOf(chart) {
+    const found = (this.#history?.series ?? []).filter((series) => series.name in chart.names);
+    if (!("rtt_ms" in chart.names)) return found.map((s) => ({ ...s, label: chart.names[s.name] }));
+    // The peers with most values: lines of all would cover each other.
+    const values = (series) => series.mean.filter((value) => value !== null).length;
+    return found
+      .sort((a, b) => values(b) - values(a))
+      .slice(0, MOST_PEERS)
+      .map((series) => ({ ...series, label: series.peer }));
+  }
+
+  #times() {
+    const { from_unix_s: from, step_s: step, steps } = this.#history;
+    return Array.from({ length: steps }, (_, i) => from + i * step);
+  }
+
+  #drawChart(chart) {
+    const { figure, canvas } = this.#figures.get(chart);
+    const series = this.#history ? this.#seriesOf(chart) : [];
+    figure.hidden = !series.length;
+    if (!series.length || !canvas.clientWidth) return;
+    const paint = colours();
+    const times = this.#times();
+    const colour = [paint.accent, paint.levels[1], paint.levels[2], paint.levels[4], paint.unknown];
+    const kinds = ["solid", "dashed", "dotted", [8, 3, 2, 3], "solid"];
+    const latest = series.map(({ label, mean }) => {
+      const last = mean.findLast((value) => value !== null);
+      return `${label}: ${format.number(last, chart.unit)}`;
+    });
+    canvas.setAttribute("aria-label", `Line chart: ${chart.title}. Last values: ${latest.join(", ")}.`);
+    chartOf(canvas, () => this.#drawChart(chart)).setOption(
+      {
+        animation: false,
+        textStyle: { fontFamily: FONT },
+        grid: { left: 48, right: 12, top: series.length > 1 ? 34 : 12, bottom: 28 },
+        legend: {
+          show: series.length > 1,
+          top: 0,
+          left: 0,
+          itemWidth: 22,
+          itemStyle: { opacity: 0 },
+          textStyle: { color: paint.text },
+          formatter: (label) => (label.length > 16 ? `${label.slice(0, 15)}…` : label),
+        },
+        xAxis: {
+          type: "time",
+          axisLine: { lineStyle: { color: paint.line } },
+          axisLabel: { color: paint.quiet, hideOverlap: true },
+        },
+        yAxis: {
+          type: "value",
+          max: chart.max,
+          min: chart.max ? 0 : undefined,
+          scale: !chart.max,
+          splitNumber: 3,
+          interval: chart.max ? chart.max / 4 : undefined,
+          splitLine: { lineStyle: { color: paint.line } },
+          axisLabel: { color: paint.quiet, formatter: (value) => compact(value) },
+        },
+        dataZoom: [{ type: "inside", zoomOnMouseWheel: "ctrl", filterMode: "none" }],
+        tooltip: {
+          ...tooltip((points) =>
+            el(
+              "div",
+              {},
+              el("div", { className: "quiet" }, format.clock(points[0].value[0] / 1000)),
+              ...points.map(({ seriesName, value }) =>
+                el("div", {}, `${seriesName}: ${format.number(value[1], chart.unit)}`),
+              ),
+            ),
+          ),
+          trigger: "axis",
+        },
+        series: series.map(({ label, mean }, i) => ({
+          name: label,
+          type: "line",
+          showSymbol: mean.filter((value) => value !== null).length < 3,
+          color: colour[i],
+          lineStyle: { width: 1.8, type: kinds[i] },
+          data: mean.map((value, step) => [times[step] * 1000, value]),
+        })),
+      },
+      { replaceMerge: ["series"] },
+    );
+    this.#fillHistory(chart);
+  }
+
+  /** Only while it is open: a closed table costs nothing. */
+  #fillHistory(chart) {
+    const { details, table } = this.#figures.get(chart);
+    if (!details.open || !this.#history) return;
+    const series = this.#seriesOf(chart);
+    const rows = this.#times()
+      .map((time, i) => ({ time, values: series.map(({ mean }) => mean[i]) }))
+      .filter(({ values }) => values.some((value) => value !== null))
+      .reverse();
+    fillTable(
+      table,
+      `${chart.title}, the newest first`,
+      [
+        { title: "Time", cell: ({ time }) => format.clock(time) },
+        ...series.map(({ label }, i) => ({
+          title: `${label}, ${chart.unit}`,
+          cell: ({ values }) => format.number(values[i]),
+          number: true,
+        })),
+      ],
+      rows,
+    );
+  }
+}
+
+function compact(value) {
+  if (Math.abs(value) >= 1e6) return `${value / 1e6} M`;
+  if (Math.abs(value) >= 1e3) return `${value / 1e3} k`;
+  return String(Math.round(value * 1000) / 1000);
+}

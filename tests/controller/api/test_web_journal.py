@@ -1,0 +1,62 @@
+"""Which pod was where: the journal of placements against a plain record of every state."""
+
+from random import Random
+
+from leadline_controller.api import web_journal
+from leadline_controller.api.web_journal import PlacementJournal, by_node
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import PodChanged, PodDeleted, Relisted
+
+from tests.controller.api.api_harness import node, pod
+
+
+def test_every_earlier_state_is_the_one_that_was() -> None:
+    random, now_s = Random(1), [0.0]
+    journal = PlacementJournal(lambda: now_s[0], "leadline")
+    assert journal.at(0.0) is None
+    pods: dict[str, Pod] = {}
+    states = []
+    for at in range(300):
+        now_s[0] = float(at)
+        name = f"p{random.randrange(12)}"
+        changed = pod(name, node_name=random.choice([None, "n1", "n2"]))
+        match random.randrange(10):
+            case 0:
+                journal.observe(PodDeleted(changed))
+                pods.pop(name, None)
+            case 1:
+                journal.observe(Relisted((node("n1"),), (changed,)))
+                pods = {name: changed}
+            case _ if at:
+                journal.observe(PodChanged(changed))
+                pods[name] = changed
+            case _:
+                journal.observe(Relisted((), ()))
+        here = {f"uid-{x}": each.node_name for x, each in pods.items() if each.node_name}
+        states.append(here)
+        if at == 0:
+            assert journal.since_s == 0.0
+    for at, expected in enumerate(states):
+        found = journal.at(at + 0.5)
+        assert found is not None
+        assert {uid: placed.node for uid, placed in found.items()} == expected
+
+
+def test_what_is_forgotten_is_said() -> None:
+    now_s = [0.0]
+    journal = PlacementJournal(lambda: now_s[0], "leadline")
+    journal.observe(Relisted((), ()))
+    for at in range(web_journal._MOST_MOVES + 10):
+        now_s[0] = float(at)
+        journal.observe(PodChanged(pod("p", node_name=f"n{at}")))
+    assert journal.at(5.0) is None
+    found = journal.at(20.5)
+    assert found is not None
+    assert found["uid-p"].node == "n20"
+
+
+def test_pods_are_listed_by_node_in_order() -> None:
+    journal = PlacementJournal(lambda: 0.0, "leadline")
+    names = ("b", "a")
+    journal.observe(Relisted((), tuple(pod(name, node_name="n1") for name in names)))
+    assert [each["name"] for each in by_node(journal.now())["n1"]] == ["a", "b"]

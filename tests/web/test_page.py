@@ -1,0 +1,348 @@
+"""The page of the map in a real Chromium, before a server with made-up answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.web.browser import AXE, DESKTOP, PATIENCE_MS, PHONE, chromium, page_of, ready
+from tests.web.canned import NOW_UNIX_S, Cluster, served
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+expect.set_options(timeout=PATIENCE_MS)
+
+VIEWS = ("", "#/pairs", "#/boards/attic-2", "#/decisions", "#/decisions/default%2Fweb-1")
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    '"><script>alert(2)</script>',
+    "__proto__",
+    "constructor",
+    "javascript:alert(3)",
+    "a/../b?c#d%2F%zz",
+    "{{7*7}}{a|b}\n\t\x01 ${x}",
+    "x" * 253,
+]
+KEYS_AT_MOST = 200
+UNFOLD = """() => {
+    const folded = document.querySelector(".view:not([hidden]) details");
+    if (folded) folded.open = true;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+def go(page: Page, address: str, view: str = "") -> None:
+    page.goto(f"{address}/{view}")
+    page.wait_for_selector("#state[data-state=live]")
+    if not view:
+        ready(page)
+
+
+def counts(page: Page) -> dict[str, int]:
+    found: dict[str, int] = page.evaluate("() => leadline.counts()")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("size", "dark"), [(DESKTOP, False), (DESKTOP, True), (PHONE, False)], ids=str
+)
+def test_every_view_is_accessible_and_fits(
+    browser: Browser, size: tuple[int, int], dark: bool
+) -> None:
+    with served(Cluster(4)) as server, page_of(browser, size, dark) as (page, errors):
+        for view in VIEWS:
+            go(page, server.address, view)
+            page.wait_for_selector(".view:not([hidden]) td, .view:not([hidden]) canvas")
+            # The first of tables that fold: axe takes a second for a thousand cells.
+            page.evaluate(UNFOLD)
+            page.evaluate(AXE.read_text())
+            found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+            grave = [
+                (each["id"], each["impact"], [node["html"] for node in each["nodes"]][:3])
+                for each in found["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert grave == [], view
+            assert len(found["passes"]) > 10
+            wide = "() => document.documentElement.scrollWidth - window.innerWidth"
+            assert page.evaluate(wide) <= 0, view
+        assert page.evaluate("() => document.documentElement.dataset.theme") == (
+            "dark" if dark else "light"
+        )
+        assert errors == []
+
+
+def test_hostile_names_are_text_and_do_nothing(browser: Browser) -> None:
+    cluster = Cluster(len(HOSTILE), names=HOSTILE)
+    for node, name in zip(cluster.nodes, HOSTILE, strict=True):
+        node["notes"] = [name]
+        node["pods"] = [{"namespace": name, "name": name, "ours": True}]
+        cluster.decisions.append(
+            cluster.decision("x", name, NOW_UNIX_S)
+            | {"id": f"{name}/{name}", "why": name, "strategy": name, "outcome": name}
+        )
+    with served(cluster) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        shown = page.locator("#boards tbody th").all_text_contents()
+        assert sorted(shown) == sorted(HOSTILE)
+        assert any(name in page.inner_text("#decision-list") for name in HOSTILE[:1])
+        for name in HOSTILE:
+            page.locator("#boards tbody th a").filter(
+                has_text=name if len(name) < 50 else "xxxx"
+            ).first.click()
+            page.wait_for_selector("#view-board:not([hidden])")
+            title = page.locator("#board-title").text_content()
+            assert title in HOSTILE
+            expect(page.locator("#board-facts")).to_contain_text("Raspberry")
+            page.locator("#board-pods a").first.click()
+            page.wait_for_selector("#view-decision:not([hidden])")
+            expect(page.locator("#decision-why")).to_have_text(title, use_inner_text=False)
+            page.goto(f"{server.address}/#/")
+        page.goto(f"{server.address}/#/pairs")
+        expect(page.locator("#pairs-board option")).to_have_count(len(HOSTILE))
+        assert page.locator("body img, body script, body iframe").count() == 0
+        assert errors == []
+
+
+def test_a_hostile_name_is_text_in_the_tooltips(browser: Browser) -> None:
+    """One board is drawn in the middle of the map, and two make a heat map of four quarters."""
+    name = HOSTILE[0]
+    with served(Cluster(1, names=[name])) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        box = page.locator("#map").bounding_box()
+        assert box
+        page.mouse.move(box["x"] + box["width"] / 2 - 3, box["y"] + box["height"] / 2)
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        expect(page.locator("#map strong")).to_have_text(name)
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        expect(page.locator("#board-title")).to_have_text(name)
+        assert errors == []
+    with served(Cluster(2, names=[name, name + "2"])) as server, page_of(browser) as (page, errors):
+        go(page, server.address, "#/pairs")
+        expect(page.locator("#pairs-summary")).to_contain_text("2 boards")
+        box = page.locator("#pairs").bounding_box()
+        assert box
+        page.mouse.move(box["x"] + box["width"] * 0.8 - 3, box["y"] + box["height"] * 0.35)
+        page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.35)
+        expect(page.locator("#pairs strong")).to_contain_text(name)
+        assert page.locator("body img").count() == 0
+        assert errors == []
+
+
+def focused(page: Page) -> str:
+    found: str = page.evaluate(
+        """() => {
+            const e = document.activeElement;
+            const list = e.closest('#decision-list, #boards, nav');
+            return list ? (list.id || 'nav') + ' ' + e.textContent : e.id || e.className;
+        }"""
+    )
+    return found
+
+
+def test_the_keyboard_reaches_everything(browser: Browser) -> None:
+    with served(Cluster(4)) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        reached: list[str] = []
+        for _ in range(KEYS_AT_MOST):
+            page.keyboard.press("Tab")
+            if (place := focused(page)) in reached:
+                break
+            reached.append(place)
+            outline = "() => getComputedStyle(document.activeElement).outlineStyle"
+            assert page.evaluate(outline) != "none", place
+        assert reached[0] == "skip"
+        for place in ("nav Pairs", "theme", "slider", "map-reset", "find", "boards attic-3"):
+            assert place in reached
+        assert any(place.startswith("decision-list default/web-0") for place in reached)
+        # The skip link leads past the header.
+        page.locator(".skip").focus()
+        page.keyboard.press("Enter")
+        assert focused(page) == "main"
+        # A board and a decision open without a mouse, and Back leads back.
+        page.locator("#boards a", has_text="attic-3").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#board-title")).to_have_text("attic-3")
+        assert focused(page) == "main"
+        page.go_back()
+        page.locator("#decision-list a", has_text="web-1 →").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#decision-title")).to_have_text("default/web-1")
+        expect(page.locator("#decision-scores tbody th").first).to_have_text("attic-2 (chosen)")
+        assert page.locator("#decision-scores thead th").all_text_contents() == [
+            "Board", "Total", "Bandwidth", "Cpu", "Memory", "Age of values",
+        ]  # fmt: skip
+        expect(page.locator("#decision-rejected")).to_contain_text("NodeUnschedulable")
+        # So does the switch of the theme, and it is remembered.
+        page.locator("#theme").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+        page.reload()
+        assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+        assert errors == []
+
+
+def test_changes_arrive_by_themselves(browser: Browser) -> None:
+    cluster = Cluster(4)
+    with served(cluster) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        row = page.locator("#boards tr", has_text="attic-2")
+        throttled = cluster.nodes[1] | {"bandwidth_mbps": 3.2, "bandwidth_kind": "exact"}
+        server.send("overview", {"nodes": [throttled], "gone_nodes": ["attic-3"]})
+        expect(row).to_contain_text("3.20 Mbit/s")
+        expect(page.locator("#map-summary")).to_contain_text("3 boards")
+        expect(page.locator("#map-summary")).to_contain_text("2 below 10 Mbit/s")
+        # A short test finds a low bound on a fast link too, so a bound is no slow link.
+        server.send("overview", {"nodes": [throttled | {"bandwidth_kind": "at-least"}]})
+        expect(row).to_contain_text("≥ 3.20 Mbit/s")
+        expect(page.locator("#map-summary")).to_contain_text("1 below 10 Mbit/s")
+        server.send("decision", cluster.decision("new", "attic-4", NOW_UNIX_S))
+        expect(page.locator("#decision-list a").first).to_have_text("default/new → attic-4")
+        expect(page.locator("#announce")).to_have_text("Decision: default/new to attic-4")
+        # The same decision again replaces the first.
+        failed = cluster.decision("new", None, NOW_UNIX_S) | {"outcome": "failed: conflict"}
+        server.send("decision", failed)
+        expect(page.locator("#decision-list a").first).to_have_text("default/new → no board")
+        assert page.locator("#decision-list a", has_text="default/new ").count() == 1
+        # What was missed is loaded again.
+        cluster.nodes[0]["cpu_percent"] = 77.0
+        server.send("reload", {"why": "too long ago"})
+        expect(page.locator("#boards tr", has_text="attic-1")).to_contain_text("77 %")
+        assert errors == []
+
+
+def test_a_restart_of_the_controller_is_survived(browser: Browser) -> None:
+    cluster = Cluster(4)
+    with served(cluster) as server, page_of(browser) as (page, _):
+        go(page, server.address)
+        server.stop()
+        page.wait_for_selector("#state[data-state=waiting]")
+        expect(page.locator("#problem")).to_contain_text("the controller is starting")
+        assert page.locator("#boards tbody tr").count() == 4  # what was known stays in sight
+        cluster.nodes.append(cluster.nodes[0] | {"name": "newcomer"})
+        server.start_again()
+        page.wait_for_selector("#state[data-state=live]")
+        expect(page.locator("#boards")).to_contain_text("newcomer")
+        expect(page.locator("#problem")).to_be_hidden()
+        assert any("after=run-2" in path for path in server.requested)
+        server.send("decision", cluster.decision("after", "newcomer", NOW_UNIX_S))
+        expect(page.locator("#decision-list a").first).to_have_text("default/after → newcomer")
+
+
+def test_the_slider_shows_the_past(browser: Browser) -> None:
+    cluster = Cluster(4)
+    with served(cluster) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        slider = page.locator("#slider")
+        assert slider.get_attribute("aria-valuetext") == "now, live"
+        slider.focus()
+        for _ in range(30):
+            page.keyboard.press("ArrowLeft")
+        expect(page.locator("#boards tr", has_text="attic-2")).to_contain_text("1 %")
+        asked = [path for path in server.requested if "unix_s=" in path]
+        assert f"/api/overview?unix_s={NOW_UNIX_S - 29 * 60:.0f}" in asked
+        assert slider.get_attribute("aria-valuetext") != "now, live"
+        # Changes of the present wait until the present is shown.
+        server.send("overview", {"nodes": [cluster.nodes[1] | {"cpu_percent": 66.0}]})
+        page.wait_for_function("() => leadline.counts().boards === 4")
+        expect(page.locator("#boards tr", has_text="attic-2")).not_to_contain_text("66 %")
+        # A board's charts end at the time shown.
+        page.goto(f"{server.address}/#/boards/attic-2")
+        page.wait_for_selector("#board-charts canvas")
+        assert any("until_unix_s=" in path for path in server.requested)
+        page.goto(f"{server.address}/#/")
+        slider.focus()
+        # Placements of long ago may be incomplete, and the page says so.
+        page.keyboard.press("Home")
+        expect(page.locator("#problem")).to_contain_text("may be incomplete")
+        page.locator("#live").click()
+        expect(page.locator("#boards tr", has_text="attic-2")).to_contain_text("66 %")
+        expect(page.locator("#problem")).to_be_hidden()
+        assert errors == []
+
+
+def drawn_near_the_lower_edge(page: Page) -> None:
+    """Wait until the heat map's last rows are there: it is drawn in parts."""
+    page.wait_for_function(
+        """() => [...document.querySelectorAll('#pairs canvas')].some((canvas) => {
+            const pixels = canvas.getContext('2d');
+            const at = [canvas.width / 2, canvas.height - 20, 1, 1];
+            return pixels.getImageData(...at).data[3] > 0;
+        })""",
+        polling=250,
+    )
+
+
+def test_all_pairs_of_300_boards_are_drawn(browser: Browser) -> None:
+    with served(Cluster(300)) as server, page_of(browser) as (page, errors):
+        go(page, server.address, "#/pairs")
+        drawn_near_the_lower_edge(page)
+        expect(page.locator("#pairs-summary")).to_contain_text("300 boards; pairs: ")
+        page.locator("#pairs-details summary").click()
+        page.select_option("#pairs-board", "attic-1")
+        expect(page.locator("#pairs-table tbody tr")).to_have_count(299)
+        page.select_option("#pairs-colour", "source")
+        expect(page.locator("#pairs-legend")).to_contain_text("triangulated: ")
+        assert page.locator("#pairs canvas").count() <= 2
+        assert [error for error in errors if "willReadFrequently" not in error] == []
+
+
+def test_updates_of_300_boards_leave_nothing_behind(browser: Browser) -> None:
+    """10 a second, and more decisions than are kept."""
+    cluster = Cluster(300)
+    with served(cluster) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+
+        def update(number: int) -> None:
+            changed: list[dict[str, Any]] = []
+            for node in cluster.random.sample(cluster.nodes, 30):
+                node["cpu_percent"] = cluster.random.uniform(0, 100)
+                changed.append(node)
+            links = cluster.random.sample(cluster.links, 60)
+            server.send("overview", {"nodes": changed, "links": links})
+            for k in range(10):
+                pod = f"burst-{number}-{k}"
+                server.send("decision", cluster.decision(pod, "attic-1", NOW_UNIX_S + number))
+
+        update(-1)
+        expect(page.locator("#decision-list a").first).to_contain_text("default/burst--1-9")
+        before = counts(page)
+        for number in range(50):
+            update(number)
+            page.wait_for_timeout(100)
+        expect(page.locator("#decision-list a").first).to_contain_text("default/burst-49-9")
+        after = counts(page)
+        assert after["decisions"] == 200
+        assert (after["boards"], after["links"]) == (before["boards"], before["links"])
+        assert after["charts"] == before["charts"] == 1
+        assert after["elements"] <= before["elements"] + 100
+        page.goto(f"{server.address}/#/decisions")
+        expect(page.locator("#decision-table tbody tr")).to_have_count(200)
+        assert errors == []
+
+
+def test_views_reuse_their_charts(browser: Browser) -> None:
+    with served(Cluster(4)) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        seen = []
+        for _ in range(3):
+            for name in ("attic-2", "attic-3"):
+                page.goto(f"{server.address}/#/boards/{name}")
+                page.wait_for_selector(
+                    f"#board-links td:has-text('ms'), #board-title:text('{name}')"
+                )
+                page.wait_for_selector("#board-charts canvas")
+            page.goto(f"{server.address}/#/pairs")
+            page.wait_for_selector("#pairs canvas")
+            page.goto(f"{server.address}/#/")
+            seen.append(counts(page)["charts"])
+        assert seen[0] <= 8
+        assert seen[-1] <= 8
+        assert errors == []
