@@ -168,8 +168,9 @@ class Settings:
     besides the addresses of their node objects. standalone: whether to place the pods of
     `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a response
     time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not ask.
-    metrics: None if Prometheus does not ask. web: None without a map. rescheduling: when running pods are moved. decisions: the database; in
-    memory, unless `load` made the settings. images: how registries are asked.
+    metrics: None if Prometheus does not ask. web: None without a map. rescheduling: when running
+    pods are moved. decisions: the database; in memory, unless `load` made the settings. images: how
+    registries are asked.
     """
 
     cluster: str = "default"
