@@ -14,6 +14,7 @@ import fcntl
 import ipaddress
 import json
 import logging
+import math
 import select
 import socket
 import struct
@@ -65,6 +66,7 @@ _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("@ll")
 POLL_S = 0.1
 _LOOKS, _LOOK_S = 5, 0.0002
+_SO_MEMINFO = 55  # its first number is of the bytes that wait
 _OUT_OF_ORDER_AT = 224  # linux/tcp.h: tcpi_rcv_ooopack
 
 
@@ -103,7 +105,8 @@ class Arrivals:
     """How many bytes came when, on the wall clock.
 
     TCP hands bytes over in order, so those behind a lost packet are read late, but with the times
-    at which they came. Pieces are therefore kept as they were read, and sorted by time at the end.
+    at which they came. A piece counts from the first time on that it or one behind it has: rather
+    too early, so that no link looks faster than it is.
     """
 
     def __init__(self, start_s: float, expected_bytes: int) -> None:
@@ -115,8 +118,8 @@ class Arrivals:
         self._pieces: list[tuple[float, int]] = []
 
     def add(self, time_s: float, count: int) -> None:
-        """Note that so many bytes were read, and that the last of them came then. What comes after
-        the expected bytes is extra, and is not measured."""
+        """Note that so many bytes were read, and that the last of them came then, inf: no later
+        than those behind them. What comes after the expected bytes is extra, and not measured."""
         if self.total_bytes >= self._expected_bytes:
             self.extra_bytes += count
             return
@@ -140,8 +143,11 @@ class Arrivals:
         If they came too fast to be timed, it is a lower bound: half of the bytes in all the time.
         """
         half = self.total_bytes / 2
-        pieces = sorted(self._pieces)
-        end_s = latest_s = max(pieces[-1][0], self.end_s)
+        known_s = [time_s for time_s, _ in self._pieces if time_s < math.inf]
+        end_s = latest_s = max([self.end_s, *known_s])
+        times_s = accumulate((min(time_s, end_s) for time_s, _ in reversed(self._pieces)), min)
+        counts = (count for _, count in self._pieces)
+        pieces = list(zip(reversed(list(times_s)), counts, strict=True))
         burst_end_s = pieces[0][0] + BURST_S
         before, counted, measured_s, start_s = 0, half, 0.0, end_s
         for time_s, at_once in groupby(pieces, key=itemgetter(0)):
@@ -384,10 +390,9 @@ class QueueReader:
     """Reads all that waits in a stream, and says when it came.
 
     The kernel keeps one time for a row of packets that wait: that of the last one. If a packet
-    joins the row while it is read, the rest has that packet's time, which is too late. A lost
-    packet that is sent again gives its time to those that wait before it, which is too late, too,
-    and has the time of those behind it, which is too early. Here, times are rather too early, so
-    that no link looks faster than it is, but for that of the end.
+    joins the row while it is read, the rest has that packet's time, which is too late. Behind a
+    lost packet others wait unseen, so that what comes with them has no time. What is sent again
+    joins them and has their time, which is too early: at the end, the time of the look counts.
     """
 
     def __init__(self, stream: socket.socket, most_bytes: int) -> None:
@@ -396,11 +401,12 @@ class QueueReader:
         self._buffer = memoryview(bytearray(most_bytes))
         self._emptied_s = 0.0
         self._out_of_order = 0
+        self._has_hole = False
         self.end_s = 0.0  # when all that was read last had come, if that is not the last time in it
 
     def read(self) -> list[tuple[float, int]]:
-        """When the last byte of each piece came, on the wall clock, and how many bytes it has; no
-        piece at the end of the stream."""
+        """When the last byte of each piece came, on the wall clock, inf if that is not known, and
+        how many bytes it has; no piece at the end of the stream."""
         out_of_order = _out_of_order(self._stream)
         seen_s, queued = _queued(self._stream)
         times_s: list[float] = []
@@ -418,12 +424,12 @@ class QueueReader:
             times_s.append(time_s)
             counts.append(count)
         # What comes first now had not come when the queue was emptied.
-        has_lost = _out_of_order(self._stream) != self._out_of_order
-        has_lost = has_lost or min(times_s) < self._emptied_s
-        self.end_s = 0.0
-        if has_lost:  # what stands before others in the stream and has a later time waited for them
-            times_s = list(accumulate(reversed(times_s), min))[::-1]
-            self.end_s = seen_s
+        is_early = min(times_s) < self._emptied_s
+        self._has_hole |= _out_of_order(self._stream) != self._out_of_order
+        self.end_s = seen_s if self._has_hole or is_early else 0.0
+        if self._has_hole:
+            times_s = [math.inf] * len(times_s)
+            self._has_hole = _is_anything_kept(self._stream)
         self._emptied_s, self._out_of_order = seen_s, out_of_order
         return list(zip(times_s, counts, strict=True))
 
@@ -433,6 +439,15 @@ def _out_of_order(stream: socket.socket) -> int:
     before Linux 5.4."""
     info = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _OUT_OF_ORDER_AT + 4)
     return int.from_bytes(info[_OUT_OF_ORDER_AT:], sys.byteorder)
+
+
+def _is_anything_kept(stream: socket.socket) -> bool:
+    """Whether the kernel keeps packets of the stream, also behind a lost one; False where it does
+    not say."""
+    try:
+        return any(stream.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4))
+    except OSError:
+        return False
 
 
 def _queued(stream: socket.socket) -> tuple[float, int]:

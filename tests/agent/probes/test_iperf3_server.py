@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -239,30 +240,38 @@ def test_what_had_come_before_a_packet_joined_it_has_no_later_time(
     assert QueueReader(Queue(), 2000).read() == []  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("came_s", "out_of_order"), [(9.9, 0), (10.5, 3)])
 def test_a_lost_packet_that_joins_the_earlier_ones_behind_it_ends_the_time(
-    came_s: float, out_of_order: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It came last, and the kernel only keeps the time of the others."""
-    looks = iter([(10.0, 1000), (11.0, 3000)])
-    counts = iter([0, 0, out_of_order, out_of_order])
+    looks = iter([(10.0, 1000), (11.0, 3000), (12.0, 1000), (13.0, 1000)])
+    counts, kept = iter([0, 0, 0, 2, 2, 2, 2, 2]), iter([True, False])
+    monkeypatch.setattr(iperf3_server, "_is_anything_kept", lambda _: next(kept))
     monkeypatch.setattr(iperf3_server, "_queued", lambda _: next(looks))
     monkeypatch.setattr(iperf3_server, "_out_of_order", lambda _: next(counts))
-    reader = QueueReader(Queue((9.5, 1000), (came_s, 3000)), 3000)  # type: ignore[arg-type]
+    queue = Queue((9.5, 1000), (10.5, 3000), (9.9, 1000), (12.5, 1000))
+    reader = QueueReader(queue, 3000)  # type: ignore[arg-type]
     assert (reader.read(), reader.end_s) == ([(9.5, 1000)], 0.0)
-    assert (reader.read(), reader.end_s) == ([(came_s, 3000)], 11.0)
-    # It gave its time to those that waited before it.
-    monkeypatch.setattr(iperf3_server, "_queued", lambda _: (12.0, 4000))
-    queue = Queue((11.9, 2000), (11.4, 1000), (11.6, 1000))
-    reader = QueueReader(queue, 2000)  # type: ignore[arg-type]
-    monkeypatch.setattr(iperf3_server, "_out_of_order", lambda _: 5)
-    assert reader.read() == [(11.4, 2000), (11.4, 1000), (11.6, 1000)]
-    arrivals = Arrivals(0.0, 10_000)
+    # Others came behind a packet that was lost, so nobody knows what has come by then.
+    assert (reader.read(), reader.end_s) == ([(inf, 3000)], 11.0)
+    # They were there earlier, and what came first now was not.
+    assert (reader.read(), reader.end_s) == ([(inf, 1000)], 12.0)
+    # Now none of them is missing.
+    assert (reader.read(), reader.end_s) == ([(12.5, 1000)], 0.0)
+
+
+def test_what_has_no_time_counts_with_what_is_behind_it() -> None:
+    arrivals = Arrivals(0.0, 20_000)
     for number in range(10):
-        arrivals.add(0.1 * number, 1000)
-    arrivals.end_s = 1.9
-    # Two pieces are kept as one, so the half is at 0.5 s.
-    assert arrivals.report().bandwidth_mbps == pytest.approx(4000 * 8e-6 / 1.4)
+        arrivals.add(inf if number == 4 else 0.1 * number, 2000)
+    # The half is the piece without a time, which is no beginning.
+    assert arrivals.report().bandwidth_mbps == pytest.approx(8000 * 8e-6 / 0.4)
+    arrivals.end_s = 1.0
+    assert arrivals.report().bandwidth_mbps == pytest.approx(8000 * 8e-6 / 0.5)
+    nothing_known = Arrivals(0.0, 2000)
+    nothing_known.add(inf, 2000)
+    nothing_known.end_s = 0.5
+    assert nothing_known.report().lower_bound
 
 
 @pytest.mark.parametrize("burst_bytes", [0, 20_000, 50_000])
