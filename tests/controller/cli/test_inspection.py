@@ -187,9 +187,9 @@ async def test_the_images_of_a_node_its_pulls_and_the_registries_are_listed(
             "retry_s": 299.0,
         }
     ]
-    state.images.observe(ImagePull("n1", "u", web, took_s=4.3, size_mb=40.0))
+    state.images.observe(ImagePull("n1", "u", web, took_s=4.2, size_mb=40.0))
     wide = (await leadline("images", "-o", "wide")).out
-    for shown in ("80", "0.3", "reg.example/web@sha256", "1 of 2", "no such image"):
+    for shown in ("80", "0.2", "reg.example/web@sha256", "1 of 2", "no such image"):
         assert shown in wide
     harness.registries = []
     assert "no registry is asked" in (await leadline("images")).out

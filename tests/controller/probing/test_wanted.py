@@ -37,7 +37,8 @@ def clients(*links: NodeLink, now_s: float) -> list[str]:
 def test_a_bound_does_not_wait_for_its_turn(
     wanted_mbps: float, bandwidth: LinkBandwidth | None, expected: list[str]
 ) -> None:
-    links = (NodeLink("a", 1000.0, bandwidth, wanted_mbps=wanted_mbps), NodeLink("b", None, EXACT))
+    peer = NodeLink("b", None, LinkBandwidth(940.0, 0.0, measured_s=90.0))
+    links = (NodeLink("a", 1000.0, bandwidth, wanted_mbps=wanted_mbps), peer)
     assert clients(*links, now_s=100.0) == expected
 
 
