@@ -112,8 +112,6 @@ def test_killed_in_the_middle_of_500_pods(pair: ControllerPair) -> None:
             pair.wait_some_bound("killed", 150)
             leader.daemon.stop(signal.SIGKILL)
         before = len({write.name for write in pair.audit.bindings("killed")})
-        if before == 500:
-            pytest.skip("all were bound before the kill")
         assert check(pair, "killed", 500) == []
         then = eventually(
             probing_controllers, lambda seen: seen[-1] != first, "the other probes the network"
@@ -143,8 +141,6 @@ def test_killed_with_as_many_bindings_on_their_way_as_may_be(
     leader.daemon.stop(signal.SIGKILL)
     killed_s = time.time()
     before = len({write.name for write in pair.audit.bindings(prefix)})
-    if before == 500:
-        pytest.skip("all were bound before the kill")
     assert check(pair, prefix, 500) == []
     # The last renewal may be older than the other one could know, stopped as it was.
     taken = pair.renewals(pair.other(leader))
