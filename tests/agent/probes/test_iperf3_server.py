@@ -166,6 +166,34 @@ def test_what_comes_after_the_end_of_the_test_is_received_and_measured() -> None
     assert report.bandwidth_mbps == pytest.approx(BYTES / 2 * 8 / report.measured_us, rel=0.15)
 
 
+def test_what_comes_beyond_the_test_does_not_end_its_time_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Reader(QueueReader):
+        done_bytes = 0
+
+        def read(self) -> list[tuple[float, int]]:
+            pieces = super().read()
+            self.end_s = time.time() + 1000.0 if self.done_bytes >= BYTES else 0.0
+            self.done_bytes += sum(count for _, count in pieces)
+            return pieces
+
+    monkeypatch.setattr(iperf3_server, "QueueReader", Reader)
+    with serving() as server:
+        control, stream = begin(server)
+        with control, stream:
+            stream.sendall(bytes(BYTES // 2))
+            time.sleep(0.1)
+            stream.sendall(bytes(BYTES - BYTES // 2))
+            time.sleep(0.3)
+            stream.sendall(bytes(1000))
+            time.sleep(0.1)
+            control.sendall(iperf3_server.TEST_END)
+            exchange(control)
+        report = server.measured()
+    assert report.measured_us < 900_000_000
+
+
 def test_the_second_half_counts_and_the_first_does_not() -> None:
     with serving() as server:
         control, stream = begin(server)
@@ -238,6 +266,16 @@ def test_what_had_come_before_a_packet_joined_it_has_no_later_time(
     assert reader.read() == [(10.0, 3000)]
     assert reader.end_s == 0.0
     assert QueueReader(Queue(), 2000).read() == []  # type: ignore[arg-type]
+
+
+def test_what_was_read_before_the_end_of_the_stream_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(iperf3_server, "_out_of_order", lambda _: 0)
+    monkeypatch.setattr(iperf3_server, "_queued", lambda _: (10.0, 3001))
+    reader = QueueReader(Queue((9.5, 3000)), 3000)  # type: ignore[arg-type]
+    assert reader.read() == [(9.5, 3000)]
+    assert reader.read() == []
 
 
 def test_a_lost_packet_that_joins_the_earlier_ones_behind_it_ends_the_time(
