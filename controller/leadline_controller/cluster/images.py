@@ -497,7 +497,11 @@ class ImageState:
             layers = self.layers_on(node, image) or ()
             start = started.get(image)
             held = known.held if start is None or start.held is None else start.held
-            size_mb = fsum(layer.size_mb for layer in layers if layer.digest not in held | brought)
+            size_mb = fsum(
+                layer.size_mb
+                for layer in layers
+                if layer.digest not in held and layer.digest not in brought
+            )
             begins_s = max(ends_s, asked_s[image])
             if not brought and start is not None:
                 running_s = max(now_s - begins_s - speed.overhead_s, 0.0)

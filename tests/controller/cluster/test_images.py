@@ -251,6 +251,20 @@ def test_pods_that_wait_are_gone_through_once_and_not_for_each_node() -> None:
     assert counted.read <= 3
 
 
+def test_the_layers_of_a_node_are_not_copied_for_each_layer_that_it_waits_for() -> None:
+    class Held(frozenset[str]):
+        def __or__(self, _: Any) -> Any:
+            raise AssertionError("a copy of thousands of layers")
+
+    scene = Scene(node("n1"))
+    scene.pull("n1", DB, took_s=5.2, size_mb=50.0, is_old=True)
+    scene.state.apply(PodChanged(pod("web", WEB, on="n1", awaited_images=(WEB,))))
+    images = scene.state.images
+    assert images.table(scene.table).queue_s[0] > 1.0
+    images._nodes["n1"].held = Held({"base"})
+    assert images.table(scene.table).queue_s[0] == pytest.approx(10 * 8 / 80 + 0.2, rel=0.2)
+
+
 def test_a_placement_of_the_same_run_is_waited_for() -> None:
     scene = Scene(node("n1"))
     scene.pull("n1", DB)
