@@ -55,8 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("said", "made"), [("false", False), ("true", True), (None, False)])
-def test_no_is_no_also_in_an_inventory_of_plain_text(said: str | None, made: bool) -> None:
+@pytest.mark.parametrize(("said", "yes"), [("false", False), ("true", True), (None, False)])
+def test_no_is_no_also_in_an_inventory_of_plain_text(said: str | None, yes: bool) -> None:
     """There, false is a text, which is not empty. The controller would listen on all addresses."""
     told = {} if said is None else {"leadline_remote": said}
     for role in ("pki", "controller"):
@@ -66,7 +66,7 @@ def test_no_is_no_also_in_an_inventory_of_plain_text(said: str | None, made: boo
         variables = {f"{role}_remote": defaults[f"{role}_remote"], **told}
         argv += ["-e", json.dumps(variables)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        assert f'"{role}_remote": {str(made).lower()}' in done.stdout, done.stdout + done.stderr
+        assert f'"{role}_remote": {str(yes).lower()}' in done.stdout, done.stdout + done.stderr
 
 
 async def test_with_a_persons_certificate_the_command_is_answered(made: Path) -> None:
