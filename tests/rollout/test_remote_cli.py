@@ -1,6 +1,7 @@
 """The certificates that the role pki makes for people are those that the command needs."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -52,6 +53,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.mark.parametrize(("said", "yes"), [("false", False), ("true", True), (None, False)])
+def test_no_is_no_also_in_an_inventory_of_plain_text(said: str | None, yes: bool) -> None:
+    """There, false is a text, which is not empty. The controller would listen on all addresses."""
+    told = {} if said is None else {"leadline_remote": said}
+    for role in ("pki", "controller"):
+        defaults = yaml.safe_load((COLLECTION / f"roles/{role}/defaults/main.yml").read_text())
+        argv = [str(PLAYBOOK.with_name("ansible")), "localhost", "-i", "localhost,"]
+        argv += ["-c", "local", "-m", "debug", "-a", f"var={role}_remote"]
+        variables = {f"{role}_remote": defaults[f"{role}_remote"], **told}
+        argv += ["-e", json.dumps(variables)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert f'"{role}_remote": {str(yes).lower()}' in done.stdout, done.stdout + done.stderr
 
 
 async def test_with_a_persons_certificate_the_command_is_answered(made: Path) -> None:

@@ -132,6 +132,13 @@ class Arrivals:
                 return
         self._pieces.append((time_s, count))
 
+    def add_read(self, pieces: Sequence[tuple[float, int]], end_s: float) -> None:
+        """Note all pieces of one read. end_s: when it had come, 0 if that is its last time."""
+        if self.total_bytes < self._expected_bytes:
+            self.end_s = end_s
+        for time_s, count in pieces:
+            self.add(time_s, count)
+
     def report(self) -> pb.BandwidthReport:
         """The rate of the second half of the bytes, or of those that came after a shaper's burst,
         if that let more than half of the bytes pass at once.
@@ -339,9 +346,7 @@ class _TestServer:
                 pieces = reader.read()
                 if not pieces:
                     waiting.remove(stream)
-                for time_s, count in pieces:
-                    arrivals.add(time_s, count)
-                arrivals.end_s = reader.end_s
+                arrivals.add_read(pieces, reader.end_s)
                 came_bytes = arrivals.total_bytes + arrivals.extra_bytes
                 if came_bytes > self._expected_bytes + ALLOWANCE_BYTES:
                     raise LeaseExceededError(
@@ -417,12 +422,14 @@ class QueueReader:
                 (self._buffer[:most],), socket.CMSG_SPACE(_TIMESPEC.size)
             )
             if not count:
-                return []
+                break
             time_s = _arrival_s(ancillary)
             if time_s > seen_s:  # all that was queued had come by then
                 time_s = times_s[-1] if times_s else seen_s
             times_s.append(time_s)
             counts.append(count)
+        if not counts:
+            return []
         # What comes first now had not come when the queue was emptied.
         is_early = min(times_s) < self._emptied_s
         self._has_hole |= _out_of_order(self._stream) != self._out_of_order

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import stat
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ THIS_MACHINE = "this machine"
 _BACKLOG = 512
 # A flood of connections, one at a time, takes 2 % of the scheduler's event loop.
 _PAUSE_S = 0.005
+_LOCK_TRIES, _LOCK_TRY_S = 20, 0.05
 
 
 def listen(settings: ListenAddress) -> tuple[list[socket.socket], str]:
@@ -90,9 +92,15 @@ def file_id(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    """Keep others of us out of the folder. Whoever may read it can hold the lock for ever, so after
+    a second it goes on without."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        for _ in range(_LOCK_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(_LOCK_TRY_S)
         yield
     finally:
         os.close(handle)

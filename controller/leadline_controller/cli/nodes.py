@@ -84,7 +84,7 @@ class NodesTable:
         side_by_side = product((True, False) if self._wide else (False,), (True, False), bars, (1,))
         below_each_other = ((False, False, False, parts) for parts in range(2, len(_COLUMNS)))
         layouts = (*side_by_side, *below_each_other)
-        yield FirstThatFits([tuple(self._laid_out(*each)) for each in layouts])
+        yield FirstThatFits(tuple(self._laid_out(*each)) for each in layouts)
 
     def _laid_out(
         self, wide: bool, notes: bool, bars: bool, parts: int

@@ -133,9 +133,9 @@ def cell(value: object, style: str = "") -> "Text":
 
 class FirstThatFits:
     """Prints the first variant that fits the console's width without broken cells, else the
-    last one. Text may break anywhere."""
+    last one. Text may break anywhere. Only those that are tried are taken from `variants`."""
 
-    def __init__(self, variants: Sequence[Sequence["RenderableType"]]) -> None:
+    def __init__(self, variants: Iterable[Sequence["RenderableType"]]) -> None:
         self._variants = variants
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
@@ -143,13 +143,13 @@ class FirstThatFits:
         from rich.text import Text
 
         wide = options.update(width=10_000)
-        for variant in self._variants[:-1]:
+        variant: Sequence[RenderableType] = ()
+        for variant in self._variants:
             tables = (each for each in variant if not isinstance(each, Text))
             needed = (Measurement.get(console, wide, each).maximum for each in tables)
             if max(needed) <= options.max_width:
-                yield from variant
-                return
-        yield from self._variants[-1]
+                break
+        yield from variant
 
 
 def clean(cell: object) -> str:

@@ -115,15 +115,15 @@ class _Start:
 class _NodeImages:
     """One node. pulled: image -> when it was last seen to be there. starts: image -> its pull.
     free_at_s: when the last pull ended. exact: of pulls whose layers were known. came_s: by uid,
-    when a pod came whose images nobody has asked for. delays_s: how long after that the kubelet
-    asked for the last pods' images."""
+    when a pod came that waits for images, None once the kubelet has asked for one. delays_s: how
+    long after they came the kubelet asked for the last pods' images."""
 
     node: Node
     pods: dict[str, Pod] = field(default_factory=dict)
     pulled: dict[str, float] = field(default_factory=dict)
     starts: dict[str, _Start] = field(default_factory=dict)
     free_at_s: float = -np.inf
-    came_s: dict[str, float] = field(default_factory=dict)
+    came_s: dict[str, float | None] = field(default_factory=dict)
     delays_s: deque[float] = field(default_factory=lambda: deque(maxlen=_DELAYS))
     exact: PullTimes = field(default_factory=PullTimes)
     rough: PullTimes = field(default_factory=PullTimes)
@@ -281,7 +281,11 @@ class ImageState:
         return None
 
     def _began(self, known: _NodeImages, pull: ImagePull) -> None:
-        came_s = known.came_s.pop(pull.pod_uid, None)
+        came_s = known.came_s.get(pull.pod_uid)
+        if pull.pod_uid in known.came_s:
+            # Not forgotten: the next image, or try, says nothing, and the pod is added with each
+            # change.
+            known.came_s[pull.pod_uid] = None
         if came_s is not None and not pull.is_old and not known.pods[pull.pod_uid].init_images:
             known.delays_s.append(min(self._now_s() - came_s, _MOST_DELAY_S))
             self._base = None
@@ -406,22 +410,33 @@ class ImageState:
             ),
         )
         queue_mb, queue_s = dict(table.queue_mb), dict[int, float]()
+        awaiting = self._awaiting_on()
         for at in queue_mb:
-            if (left := self._left(nodes.names[at], now_s)) is not None:
+            name = nodes.names[at]
+            if (left := self._left(name, awaiting.get(name, ()), now_s)) is not None:
                 done_mb, queue_s[at] = left
                 queue_mb[at] = max(queue_mb[at] - done_mb, 0.0)
         return replace(table, queue_mb=queue_mb, queue_s=queue_s)
 
+    def _awaiting_on(self) -> dict[str, list[Pod]]:
+        """The pods that wait for images, by node."""
+        found: dict[str, list[Pod]] = {}
+        for pod, node in self._awaiting.values():
+            found.setdefault(node, []).append(pod)
+        return found
+
     def readings(self, nodes: NodeTable) -> Iterator[NodeReading]:
         """What is known of each node's images."""
         queue_mb = self.table(nodes).waiting_mb(nodes)
-        now_s = self._now_s()
+        now_s, awaiting = self._now_s(), self._awaiting_on()
         for at, name in enumerate(nodes.names):
             known = self._nodes.get(name)
             if known is not None:
-                yield self._reading(known, float(queue_mb[at]), now_s)
+                yield self._reading(known, awaiting.get(name, ()), float(queue_mb[at]), now_s)
 
-    def _reading(self, known: _NodeImages, queue_mb: float, now_s: float) -> NodeReading:
+    def _reading(
+        self, known: _NodeImages, awaiting: Sequence[Pod], queue_mb: float, now_s: float
+    ) -> NodeReading:
         listed = {image.layers[0].digest: image.layers[0].size_mb for image in known.node.images}
         used = {image for pod in known.pods.values() for _, image in pod.started_images}
         shown = []
@@ -435,14 +450,9 @@ class ImageState:
             elif size_mb is not None:
                 held[image] = size_mb
             shown.append(ImageReading(image, size_mb, len(layers or ()), image in used))
-        awaited = {
-            full_name(image): pod
-            for pod, node in self._awaiting.values()
-            if node == known.node.name
-            for image in pod.awaited_images
-        }
+        awaited = (full_name(image) for pod in awaiting for image in pod.awaited_images)
         pulling = []
-        for image in awaited:
+        for image in dict.fromkeys(awaited):
             start = known.starts.get(image)
             has = known.held if start is None or start.held is None else start.held
             layers = self.layers_on(known.node.name, image)
@@ -466,20 +476,19 @@ class ImageState:
         known = self._nodes.get(node)
         return None if known is None else known.speed
 
-    def _left(self, node: str, now_s: float) -> tuple[float, float] | None:
+    def _left(self, node: str, awaiting: Sequence[Pod], now_s: float) -> tuple[float, float] | None:
         """What the pull that is under way has downloaded, about, MB, and in how many seconds the
-        node will have all that its pods wait for. None before any pull was seen."""
+        node will have all that these pods of it wait for. None before any pull was seen."""
         known = self._nodes[node]
         speed = known.speed
         if speed is None:
             return None
         asked_s: dict[str, float] = {}
-        for uid, (pod, at) in self._awaiting.items():
-            if at == node:
-                came_s = known.came_s.get(uid)
-                asks_s = now_s if came_s is None else max(came_s + known.delay_s, now_s)
-                for image in map(full_name, pod.awaited_images):
-                    asked_s[image] = min(asked_s.get(image, np.inf), asks_s)
+        for pod in awaiting:
+            came_s = known.came_s.get(pod.uid)
+            asks_s = now_s if came_s is None else max(came_s + known.delay_s, now_s)
+            for image in map(full_name, pod.awaited_images):
+                asked_s[image] = min(asked_s.get(image, np.inf), asks_s)
         started = {image: start for image, start in known.starts.items() if image in asked_s}
         asked_s |= {image: start.at_s for image, start in started.items()}
         done_mb, ends_s = 0.0, known.free_at_s
@@ -488,7 +497,11 @@ class ImageState:
             layers = self.layers_on(node, image) or ()
             start = started.get(image)
             held = known.held if start is None or start.held is None else start.held
-            size_mb = fsum(layer.size_mb for layer in layers if layer.digest not in held | brought)
+            size_mb = fsum(
+                layer.size_mb
+                for layer in layers
+                if layer.digest not in held and layer.digest not in brought
+            )
             begins_s = max(ends_s, asked_s[image])
             if not brought and start is not None:
                 running_s = max(now_s - begins_s - speed.overhead_s, 0.0)

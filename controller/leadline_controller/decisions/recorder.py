@@ -192,7 +192,7 @@ class Recorder:
     ) -> tuple[list[DecisionRecord], bool]:
         """The last decision about each pod, oldest first, without its explanation: those younger
         than `age_s`, None for all, as `select` returns them; it is called in another thread. True
-        when there are more than `limit`, which are left out."""
+        when there are more than `limit`, or than can be read in 5 s, which are left out."""
         limit = min(limit, _MAX_LISTED)
         return await self._query(lambda store: store.since(age_s, limit, select))
 

@@ -40,6 +40,8 @@ _DAY_S = 86_400.0
 _IN_MEMORY_MB = 8
 _RETRY_S = 60.0
 _READING_S = 5.0  # from each end of a broken file
+# Nothing is written meanwhile, and a query of bounded() that does not end counts as a broken file.
+_LISTING_S = 5.0
 _MAX_OUTCOMES = 4096
 _DISK_ERRORS = (sqlite3.Error, OSError, ForeignFileError)
 
@@ -181,28 +183,30 @@ class Store:
         self, age_s: float | None, limit: int, select: Select = lambda record: record
     ) -> tuple[list[DecisionRecord], bool]:
         """The last decision about each pod, oldest first, those younger than `age_s` as `select`
-        returns them; True when there are more than `limit`."""
+        returns them; True when there are more than `limit`, or than can be read in 5 s."""
         found = self._query(lambda disk: self._since(disk, age_s, limit, select), None)
-        records = self._since(None, age_s, limit, select) if found is None else found
-        return records[limit - 1 :: -1], len(records) > limit
+        records, more = self._since(None, age_s, limit, select) if found is None else found
+        return records[limit - 1 :: -1], more
 
     def _since(
         self, disk: Database | None, age_s: float | None, limit: int, select: Select
-    ) -> list[DecisionRecord]:
+    ) -> tuple[list[DecisionRecord], bool]:
         now, oldest_s = self._now(), 0.0
         seen: set[tuple[str, str]] = set()
         found: list[DecisionRecord] = []
         stored = disk.newest_first() if disk else ()
         for record in chain(self._memory.newest_first(), stored):
             oldest_s = max(oldest_s, record.last.age_s(now))  # as record.ages_s
-            if len(found) > limit or (age_s is not None and oldest_s > age_s):
+            if len(found) > limit or self._now().up_s - now.up_s > _LISTING_S:
+                return found, True
+            if age_s is not None and oldest_s > age_s:
                 break
             key = record.pod, record.uid
             if key not in seen:
                 seen.add(key)
                 if (selected := select(record)) is not None:
                     found.append(selected)
-        return found
+        return found, len(found) > limit
 
     def _query(self, query: Callable[[Database], Result], default: Result) -> Result:
         if self._disk is None:

@@ -70,14 +70,14 @@ def _unknown(
     for key in given:
         if not key.startswith(PREFIX) or (name := key.removeprefix(PREFIX)) in known:
             continue
-        quoted = key if len(key) <= _MAX_SHOWN else f"{key[:_MAX_SHOWN]}..."
+        given_key = key if len(key) <= _MAX_SHOWN else f"{key[:_MAX_SHOWN]}..."
         if name in elsewhere:
             other = "label" if kind == "annotation" else "annotation"
-            yield f"{kind} {quoted} means nothing: it is read as {other}"
+            yield f"{kind} {given_key} means nothing: it is read as {other}"
             continue
         near = get_close_matches(name[:_MAX_SHOWN], [*known, *elsewhere], 1)
         hint = f"did you mean {PREFIX}{near[0]}?" if near else "Leadline does not know it"
-        yield f"{kind} {quoted} means nothing: {hint}"
+        yield f"{kind} {given_key} means nothing: {hint}"
 
 
 def _unreadable(labels: Mapping[str, str]) -> Iterator[str]:

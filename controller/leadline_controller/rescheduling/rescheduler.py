@@ -335,8 +335,8 @@ class Rescheduler:
         def decided_on(pod: Pod, node: str) -> Mapping[str, float]:
             record = self._decisions.get(pod.key)
             if record is None or record.uid != pod.uid or not record.has_explanation:
-                record = stored.get(pod.uid)
-            return {} if record is None or record.node != node else record.measured(node)
+                return stored.get((pod.uid, node), {})
+            return record.measured(node) if record.node == node else {}
 
         view, running = self._view(), self._running()
         worse = self._assumptions.look(view, running, now_s, decided_on)
@@ -354,10 +354,12 @@ class Rescheduler:
         if plan.moves:
             self.submit(plan)
 
-    async def _stored(self, pods: Iterable[Pod]) -> dict[str, DecisionRecord]:
-        """The decisions, by uid, about pods that no look has seen, and whose decision is not in
-        memory with what it knew: after a restart, all. What cannot be read in time is left out."""
-        found: dict[str, DecisionRecord] = {}
+    async def _stored(self, pods: Iterable[Pod]) -> dict[tuple[str, str], Mapping[str, float]]:
+        """What stored decisions knew, by the pod's uid and the node that they chose: those about
+        pods that no look has seen, and whose decision is not in memory with what it knew, after a
+        restart all. What cannot be read in time is left out. They are decoded here one by one,
+        because all at once would hold up the scheduler."""
+        found: dict[tuple[str, str], Mapping[str, float]] = {}
         if self._about is None:
             return found
         with suppress(TimeoutError):
@@ -369,9 +371,10 @@ class Rescheduler:
                         is_here and record is not None and record.has_explanation
                     ):
                         continue
-                    for stored in await self._about(pod.key):
-                        if stored.uid == pod.uid:
-                            found.setdefault(pod.uid, stored)
+                    about = await self._about(pod.key)
+                    stored = next((each for each in about if each.uid == pod.uid), None)
+                    if stored is not None and stored.node is not None:
+                        found[pod.uid, stored.node] = stored.measured(stored.node)
         return found
 
     def _running(self) -> list[tuple[Pod, str]]:

@@ -378,7 +378,7 @@ class NodeBandwidths:
         if earlier is None or (lower.is_hindered and earlier.peer == lower.peer):
             return set()  # the peer may be the hindered one
         best = max(earlier, lower, key=lambda each: (each.least_mbps, each.is_exact))
-        known.mbps, known.at_s = best.least_mbps, result.at_s
+        known.mbps, known.at_s, known.source = best.least_mbps, result.at_s, TESTS
         if not result.is_claim:
             known.tested_mbps = best.mbps
         known.lower_bound = known.is_short = not best.is_exact

@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import fcntl
 import logging
 import os
 import resource
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -402,6 +404,25 @@ def test_a_unix_socket_of_a_busy_or_stopped_server_is_not_replaced(tmp_path: Pat
             full = client.connect_ex(str(path)) == errno.EAGAIN
         with pytest.raises(OSError, match="in use"):
             listen_unix(path)
+
+
+def test_a_program_that_holds_the_folders_lock_cannot_keep_a_server_from_listening(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "socket"
+    handle = os.open(tmp_path, os.O_RDONLY)  # whoever may read the folder can do that
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        made: list[socket.socket] = []
+        thread = threading.Thread(target=lambda: made.append(listen_unix(path)), daemon=True)
+        thread.start()
+        thread.join(60)
+        (listener,) = made
+        with listener:
+            unlink_own(path, file_id(path))
+        assert not path.exists()
+    finally:
+        os.close(handle)
 
 
 def test_a_server_that_ends_leaves_the_socket_of_another_alone(tmp_path: Path) -> None:

@@ -91,6 +91,19 @@ def test_on_a_narrow_terminal_every_table_of_nodes_begins_with_whole_names(
     assert all(column in told for column in columns)
 
 
+def test_no_other_layout_of_nodes_is_made_than_those_that_are_tried() -> None:
+    made = []
+
+    class Counted(nodes.NodesTable):
+        def _laid_out(self, *layout: Any) -> Any:
+            made.append(layout)
+            return super()._laid_out(*layout)
+
+    on = console(400)
+    on.print(Counted(statuses(example_controller())))
+    assert len(made) == 1
+
+
 def test_no_colours_where_there_is_no_terminal() -> None:
     on = console()
     show_all(example_controller(), on, wide=True)

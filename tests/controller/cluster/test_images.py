@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,6 +209,60 @@ def test_a_pod_waits_for_the_pulls_before_its_own() -> None:
     scene.now_s += 0.9
     assert expected_s(own) == pytest.approx(0.7)
     assert expected_s(WEB) == 0.0, "there before the kubelet asks"
+
+
+def test_only_the_first_question_for_a_pods_images_shows_how_long_a_kubelet_takes_to_ask() -> None:
+    scene = Scene(node("n1"))
+    scene.pull("n1", DB)
+    scene.pull("n1", DB, took_s=5.2, size_mb=50.0)
+    both = pod("both", WEB, DB, on="n1", awaited_images=(WEB, DB))
+    scene.state.apply(PodChanged(both))
+    scene.now_s += 0.4
+    scene.state.images.observe(ImagePull("n1", "both", WEB))
+    for _ in range(3):  # the registry has no such image, and the kubelet tries it again
+        scene.state.apply(PodChanged(replace(both, labels={"its": "status changed"})))
+        scene.now_s += 40.0
+        scene.state.images.observe(ImagePull("n1", "both", DB))
+    assert scene.state.images.table(scene.table).delay_s.tolist() == [pytest.approx(0.4)]
+
+
+def test_pods_that_wait_are_gone_through_once_and_not_for_each_node() -> None:
+    class Counted(dict[str, tuple[Pod, str]]):
+        read = 0
+
+        def values(self) -> Any:
+            self.read += 1
+            return super().values()
+
+        def items(self) -> Any:
+            self.read += 1
+            return super().items()
+
+    names = [f"n{i}" for i in range(40)]
+    scene = Scene(*map(node, names))
+    for name in names:
+        scene.state.apply(PodChanged(pod(f"on-{name}", WEB, on=name, awaited_images=(WEB,))))
+        scene.pull(name, DB, took_s=5.2, size_mb=50.0, is_old=True)
+    images = scene.state.images
+    images._awaiting = counted = Counted(images._awaiting)
+    readings = list(images.readings(scene.table))
+    assert [each.pulling[0].image for each in readings] == 40 * [WEB]
+    assert all(each.speed is not None for each in readings)
+    assert counted.read <= 3
+
+
+def test_the_layers_of_a_node_are_not_copied_for_each_layer_that_it_waits_for() -> None:
+    class Held(frozenset[str]):
+        def __or__(self, _: Any) -> Any:
+            raise AssertionError("a copy of thousands of layers")
+
+    scene = Scene(node("n1"))
+    scene.pull("n1", DB, took_s=5.2, size_mb=50.0, is_old=True)
+    scene.state.apply(PodChanged(pod("web", WEB, on="n1", awaited_images=(WEB,))))
+    images = scene.state.images
+    assert images.table(scene.table).queue_s[0] > 1.0
+    images._nodes["n1"].held = Held({"base"})
+    assert images.table(scene.table).queue_s[0] == pytest.approx(10 * 8 / 80 + 0.2, rel=0.2)
 
 
 def test_a_placement_of_the_same_run_is_waited_for() -> None:

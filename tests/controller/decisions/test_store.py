@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.decisions.record import OutcomeChange, ages_s
+from leadline_controller.decisions.record import DecisionRecord, OutcomeChange, ages_s
 from leadline_controller.decisions.store import HistorySettings, Store
 
 from tests.controller.decisions.decision_builder import Machine
@@ -91,6 +91,24 @@ def test_since_returns_the_newest_and_reports_that_there_are_more(machine: Machi
         ["p0", "p1", "p2", "p3", "p4"],
     ]
     assert [store.since(None, limit)[1] for limit in (3, 5)] == [True, False]
+
+
+def test_a_listing_of_a_large_file_ends_in_time_and_says_that_there_are_more(
+    tmp_path: Path, machine: Machine
+) -> None:
+    store = open_store(tmp_path / "d.db", machine)
+    store.write([machine.record(f"p{i}") for i in range(60)])
+
+    def slowly(record: DecisionRecord) -> DecisionRecord | None:
+        machine.wait(1.0)
+        return record if record.pod.endswith("9") else None
+
+    records, truncated = store.since(None, 1000, slowly)
+    assert [each.pod for each in records] == ["default/p59"]
+    assert truncated
+    assert store.is_writable
+    assert len(names_since(store)) == 60
+    store.close()
 
 
 @pytest.mark.parametrize("jump_s", [-30 * 86400.0, +30 * 86400.0])

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from leadline_controller.config import Settings
+from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Better, Scores, Strategy, best
@@ -128,7 +129,25 @@ async def test_an_error_does_not_end_it(
     assert "on purpose" in errors[0].message
 
 
-async def test_what_was_assumed_survives_a_restart(tmp_path: Path) -> None:
+async def test_what_was_assumed_survives_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, decoded = [False], []
+    look, measured = Assumptions.look, DecisionRecord.measured
+
+    def look_on(*given: Any) -> Any:
+        looking[0] = True
+        try:
+            return look(*given)
+        finally:
+            looking[0] = False
+
+    def measured_on(record: DecisionRecord, on: str) -> dict[str, float]:
+        decoded.append(looking[0])
+        return measured(record, on)
+
+    monkeypatch.setattr(Assumptions, "look", look_on)
+    monkeypatch.setattr(DecisionRecord, "measured", measured_on)
     history = HistorySettings(tmp_path / "decisions.db")
     how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
     first = Scene(("n1",), history)
@@ -154,6 +173,9 @@ async def test_what_was_assumed_survives_a_restart(tmp_path: Path) -> None:
         await until(lambda: rescheduler.last[0])
         (outcome,) = rescheduler.last[1]
     assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
+    # A look has no pause, so a thousand of them would hold up the scheduler.
+    assert decoded
+    assert not any(decoded)
 
 
 async def test_what_the_decision_knew_counts_and_not_what_is_first_looked_at() -> None:

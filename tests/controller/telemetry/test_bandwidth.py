@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.telemetry.bandwidth import (
     BURST_S,
+    COUNTERS,
     EXACT_ROUND_TRIPS,
     EXACT_S,
+    TESTS,
     UNKNOWN_RTT_MS,
     BandwidthTest,
     LinkBandwidth,
@@ -440,6 +442,18 @@ def test_a_suspicion_that_no_test_settles_ends_in_a_lower_bound(first_is_exact: 
     assert beliefs.suspects() == {"b"}
     beliefs.test("a", "c", 0.1)
     assert beliefs.of("a") == LinkBandwidth(500.0, beliefs.now_s)
+
+
+def test_what_two_tests_show_is_no_longer_what_the_counters_said() -> None:
+    beliefs = Beliefs(dict.fromkeys("abc", 60.0), dict.fromkeys("abc", 100.0))
+    beliefs.measured("a", "b", 60.0, 0.02, hindered=True)
+    beliefs.bandwidths.carry("a", 70.0, 100.0, beliefs.now_s)
+    assert (beliefs.of("a").mbps, beliefs.of("a").source) == (70.0, COUNTERS)
+    for client, server in ("bc", "cb"):
+        beliefs.test(client, server)
+    for peer in "bc":
+        beliefs.measured(peer, "a", 5.0, 0.1)
+    assert (beliefs.of("a").mbps, beliefs.of("a").source) == (5.0, TESTS)
 
 
 # Hindered boards.
