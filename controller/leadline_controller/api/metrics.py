@@ -241,9 +241,11 @@ def _boards(table: BoardTable, openmetrics: bool) -> Iterator[str]:
     yield _lines("board_info", "Always 1.", infos, [1.0] * len(infos))
     online = [math.nan if a.online is None else float(a.online) for a in table.agents]
     yield _lines("board_online", "Whether the agent is connected.", labels, online)
-    ages_s = [age_s if math.isfinite(age_s) else math.nan for age_s in table.report_age_s.tolist()]
+    ages_s = np.where(
+        np.isfinite(table.report_age_s), np.maximum(table.report_age_s, 0.0), math.nan
+    )
     help_text = "Since the newest report was measured."
-    yield _lines("board_report_age_seconds", help_text, labels, [max(0.0, s) for s in ages_s])
+    yield _lines("board_report_age_seconds", help_text, labels, ages_s.tolist())
     for column, (name, help_text, factor) in _COLUMNS.items():
         if column in table.columns:
             values = (table.columns[column] * factor).tolist()

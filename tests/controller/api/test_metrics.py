@@ -107,6 +107,14 @@ def test_values_are_in_base_units_and_what_is_unknown_is_missing() -> None:
     assert value(found, "board_report_age_seconds", node="n1") == 74.0
 
 
+def test_a_board_that_never_reported_has_no_age_of_its_report() -> None:
+    harness = example_controller()
+    harness.telemetry.birth(Agent("born"), harness.stamp("born"))
+    found = read(reader(harness))
+    assert value(found, "board_info", node="born", model="", agent_version="") == 1.0
+    assert math.isnan(value(found, "board_report_age_seconds", node="born"))
+
+
 @pytest.mark.parametrize(("flags", "shown"), [({}, math.nan), ({"throttled": False}, 0.0)])
 def test_a_board_that_cannot_tell_whether_it_is_throttled_has_no_sample(
     flags: dict[str, bool], shown: float
