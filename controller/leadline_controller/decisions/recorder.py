@@ -51,6 +51,7 @@ _RECORD_BYTES = 800
 _MAX_BATCH = 8192
 _DURABLE_AFTER_S = 30.0
 _CLOSE_S = 10.0
+_MEASURE_S = 1.0
 _RESTORE_S = 20.0
 _LOG_EVERY_S = 60.0
 _MAX_ABOUT_ONE = 10
@@ -64,8 +65,8 @@ _BLOCKS_AT_ONCE = 128
 @dataclass(frozen=True, slots=True)
 class DatabaseReading:
     """How the database is. path: None if decisions are kept in memory only. size_bytes and
-    free_bytes: of the file and its disk when it was written last. problem: why it can't be written.
-    late_s: for how long the thread has been at it. lost: changes since the start."""
+    free_bytes: of the file and its disk when the thread worked last. problem: why it can't be
+    written. late_s: for how long the thread has been at it. lost: changes since the start."""
 
     path: Path | None = None
     size_bytes: int = 0
@@ -178,6 +179,13 @@ class Recorder:
         """When the oldest stored block begins, Unix seconds; None without one."""
         return await self._query(lambda store: store.first_series_s())
 
+    async def measure(self) -> None:
+        """Have the thread look at the file and its disk now, for `reading`; for up to a second, as
+        the disk may hang."""
+        if self._thread is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._query(self._measure), _MEASURE_S)
+
     async def about(self, pod: str) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first; none before `start`."""
         if self._thread is None:
@@ -258,8 +266,9 @@ class Recorder:
         while not self._closing or self._waiting or self._queries or self._blocks:
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
+                self._busy_s = self._now().up_s
                 store.checkpoint()
-                durable_at_s = math.inf
+                self._busy_s, durable_at_s = None, math.inf
                 continue
             self._hurry.wait(_GATHER_S)
             self._work.clear()

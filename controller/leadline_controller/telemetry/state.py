@@ -322,11 +322,14 @@ class TelemetryState:
                 return None
             return now_s - record.board_at_s
 
-    def clock_ahead_s(self, node: str) -> float | None:
+    def clock_ahead_s(self, node: str, now_s: float) -> float | None:
         """By how much the board's wall clock was ahead of ours in its newest report; None if
-        unknown."""
+        unknown or too old."""
         with self._lock:
-            return self._records[node].clock_ahead_s if node in self._records else None
+            record = self._records.get(node)
+            if record is None or now_s - record.board_at_s > self.ttl.report_s:
+                return None
+            return record.clock_ahead_s
 
     def boards(self, now_s: float) -> BoardTable:
         """Every board, with the values that are known now."""

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +17,9 @@ from leadline_controller.cli.__main__ import run
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.ports import ForbiddenError, UnavailableError
 from leadline_controller.kube.reachability import ReachabilityLog
+from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.rescheduling.journal import Journal, Pause
+from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.telemetry.session import BrokerReading
 
@@ -238,6 +243,43 @@ async def test_certificates_that_end(parts: Parts, tmp_path: Path, leadline: Lea
         "certificate-ending": "keda.tls.cert_file",
         "certificate-unreadable": "extender.tls.cert_file",
     }
+
+
+async def test_a_clock_that_was_never_set_cannot_tell_when_anything_ends(
+    parts: Parts, tmp_path: Path, leadline: Leadline
+) -> None:
+    good = Authority(tmp_path).client("good")
+    parts.certificates.append(CertificateFile("broker.tls.cert_file", good.cert_file))
+    parts.harness.decisions.now = lambda: Moment("boot", parts.harness.now_s, None)
+    journal = Journal.__new__(Journal)
+    journal.pause, journal._notes = Pause(1.8e9, 1.9e9), ()
+    rescheduler = SimpleNamespace(
+        now_unix_s=lambda: None,
+        journal=journal,
+        settings=ReschedulingSettings(),
+        running=None,
+    )
+    object.__setattr__(parts.harness.source, "rescheduler", lambda: rescheduler)
+    code, answer = await told(leadline)
+    assert code == HEALTHY
+    assert answer["certificates"] == []
+    assert answer["rescheduling"]["paused"] is True
+    assert answer["rescheduling"]["pause_left_s"] is None
+
+
+async def test_the_budget_of_all_boards_is_not_read_in_the_event_loop(
+    parts: Parts, leadline: Leadline
+) -> None:
+    readers = []
+
+    def budget() -> BudgetReading:
+        readers.append(threading.current_thread())
+        return BudgetReading()
+
+    object.__setattr__(parts.harness.source, "budget", budget)
+    assert (await told(leadline))[0] == HEALTHY
+    assert readers
+    assert threading.main_thread() not in readers
 
 
 @pytest.mark.parametrize("command", ["status", "doctor"])
