@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from leadline_controller.api.certificates import CertificateFile
+from leadline_controller.api.problems import CHECKS
 from leadline_controller.cli.__main__ import run
+from leadline_controller.cli.status import overview
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.ports import ForbiddenError, UnavailableError
 from leadline_controller.kube.reachability import ReachabilityLog
@@ -22,6 +24,8 @@ from leadline_controller.rescheduling.journal import Journal, Pause
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.telemetry.session import BrokerReading
+from leadline_wire.v1 import status_pb2 as pb
+from rich.table import Table
 
 from tests.controller.api.api_harness import ControllerHarness, answering, example_controller
 from tests.support.certificates import Authority
@@ -290,6 +294,17 @@ def test_a_controller_that_cannot_be_reached(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "systemctl status leadline-controller" in captured.err
+
+
+def test_the_line_of_a_part_with_a_problem_is_red() -> None:
+    parts = [part for part in CHECKS if part not in ("boards", "certificates")]
+    answer = pb.GetStatusResponse(fine=parts)
+    answer.certificates.add(setting="grpc.tls.cert_file", path="/c.pem", left_s=-1)
+    lines = next(overview(answer, wide=False))
+    assert isinstance(lines, Table)
+    names, texts = (list(column.cells) for column in lines.columns)
+    red = [str(name) for name, text in zip(names, texts, strict=True) if text.style == "red"]  # type: ignore[union-attr]
+    assert red == ["boards", "certificates"]
 
 
 async def test_names_of_others_cannot_rewrite_the_screen(parts: Parts, leadline: Leadline) -> None:
