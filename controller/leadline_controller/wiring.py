@@ -476,7 +476,6 @@ class Controller:
             self._source(strategy_name),
             instruments,
             settings.metrics,
-            settings.decisions,
             anchors=settings.anchors,
             link_time_share=settings.budget.link_time_share,
         )

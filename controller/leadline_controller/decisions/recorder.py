@@ -64,11 +64,13 @@ _BLOCKS_AT_ONCE = 128
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReading:
-    """How the database is. path: None if decisions are kept in memory only. size_bytes and
-    free_bytes: of the file and its disk when the thread worked last. problem: why it can't be
-    written. late_s: for how long the thread has been at it. lost: changes since the start."""
+    """How the database is. path: None if decisions are kept in memory only. max_bytes: its largest
+    size. size_bytes and free_bytes: of the file and its disk when the thread worked last. problem:
+    why it can't be written. late_s: for how long the thread has been at it. lost: changes since the
+    start."""
 
     path: Path | None = None
+    max_bytes: int = 0
     size_bytes: int = 0
     free_bytes: int | None = None
     problem: str = ""
@@ -97,13 +99,13 @@ class Recorder:
         # How many changes are lost, are without their scores, and could not be written in full.
         self._lost = self._brief = self._failed = 0
         self._error: Exception | None = None
-        self.is_writable = True  # whether what is written is on the disk, as far as it has one
         self._reported = (0, 0, 0)
         self._report_s = -math.inf
         self._closing = False
         self._thread: threading.Thread | None = None
         # Set by the thread: what it measured last, and since when it works on what it took.
-        self._measured = DatabaseReading(settings.path if settings.max_mb else None)
+        path = settings.path if settings.max_mb else None
+        self._measured = DatabaseReading(path, settings.max_mb * _MIB if path else 0)
         self._busy_s: float | None = None
 
     def start(self) -> None:
@@ -281,7 +283,6 @@ class Recorder:
                 wrote = True
                 if not queries:
                     break  # decisions have their turn
-            self.is_writable = store.is_writable
             if wrote:
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
             for query in queries:
@@ -294,8 +295,9 @@ class Recorder:
 
     def _measure(self, store: Store) -> None:
         size, free = store.usage()
-        path = self._measured.path
-        self._measured = DatabaseReading(path, size, free, store.problem)
+        self._measured = replace(
+            self._measured, size_bytes=size, free_bytes=free, problem=store.problem
+        )
 
     def _opened(self) -> Store:
         try:

@@ -116,7 +116,7 @@ async def test_a_reading_has_the_size_of_the_file_and_why_it_cannot_be_written(
             await recorder.about("default/one")  # what was put before is written by then
             await recorder.about("default/one")  # and measured
             reading = recorder.reading()
-            assert reading.path == path
+            assert (reading.path, reading.max_bytes) == (path, 64 * 2**20)
             assert (reading.size_bytes > 0) is is_sound
             assert (reading.problem == "") is is_sound
             assert reading.free_bytes is not None
