@@ -27,7 +27,7 @@ from leadline_controller.telemetry.state import BoardTable
 
 _BYTES_PER_MBIT = 125_000
 _QUEUES = ("active", "backoff", "unschedulable", "in_progress", "held")
-_MAX_LINKS = 20_000  # series of each metric where all are asked for
+_MAX_LINKS = 20_000  # series of each metric
 # Column of the state -> metric, and by what its values are multiplied.
 _COLUMNS: Mapping[str, tuple[str, str, float]] = {
     "cpu_percent": ("cpu_usage_ratio", "Busy share of all cores.", 0.01),
