@@ -93,6 +93,7 @@ class Agent:
         self._network_before_test: Sequence[pb.NetworkInterface] = ()
         self._is_ready = False
         self._has_failed = False  # the last tick
+        self._textfile_error = ""  # of the last report
         self._retry_s = now_s
         self._signals: list[signal.Signals] = []
 
@@ -200,7 +201,12 @@ class Agent:
         try:
             textfile.write(path, textfile.text_of(report, status, time.time()))
         except OSError as error:
-            LOG.warning("textfile %s: cannot be written: %s", path, error.strerror)
+            why = error.strerror or str(error)
+            if why != self._textfile_error:
+                LOG.warning("textfile %s: cannot be written: %s", path, why)
+            self._textfile_error = why
+        else:
+            self._textfile_error = ""
 
     def _read_network_before_test(self, now_s: float) -> None:
         """Keep the rates up to a bandwidth test for the next report. Tests may be as frequent as

@@ -476,7 +476,6 @@ class Controller:
             self._source(strategy_name),
             instruments,
             settings.metrics,
-            settings.decisions,
             anchors=settings.anchors,
             link_time_share=settings.budget.link_time_share,
         )
@@ -503,8 +502,10 @@ class Controller:
         if settings.metrics is not None:
             tls["metrics.tls"] = settings.metrics.tls
         certificates = [each for name in tls for each in certificate_files(name, tls[name])]
-        if settings.web is not None and settings.web.tls is not None:
-            certificates.append(CertificateFile("web.tls.cert_file", settings.web.tls.cert_file))
+        if settings.web is not None and (web := settings.web.tls) is not None:
+            certificates.append(CertificateFile("web.tls.cert_file", web.cert_file))
+            if web.client_ca_file is not None:
+                certificates.append(CertificateFile("web.tls.client_ca_file", web.client_ca_file))
         if self.login is not None:
             certificates.append(CertificateFile("kubernetes.kubeconfig", self.login))
         return InspectionSource(

@@ -3,9 +3,11 @@
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from leadline_agent.config import ConfigError, load
+from leadline_agent.loop import Agent
 from leadline_agent.textfile import Status, text_of, write
 from leadline_wire.v1 import telemetry_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
@@ -90,3 +92,25 @@ def test_its_path_is_absolute_and_has_the_ending_that_node_exporter_reads(
     file.write_text(f"[textfile]\npath = {path!r}\n")
     with pytest.raises(ConfigError, match=r"textfile\.path: expected an absolute path that ends"):
         load(file, {})
+
+
+def test_a_file_that_cannot_be_written_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent.__new__(Agent)
+    agent._settings = SimpleNamespace(  # type: ignore[assignment]  # what it reads of them
+        textfile=tmp_path / "missing" / "leadline.prom", node="pi-1", interval_s=10
+    )
+    agent._endpoint = SimpleNamespace(certificate=None)  # type: ignore[assignment]
+    agent._session = SimpleNamespace(  # type: ignore[assignment]
+        is_connected=True, dropped_messages=0
+    )
+    agent._textfile_error = ""
+    for _ in range(3):
+        agent._write_textfile(pb.Report())
+    assert len(caplog.messages) == 1
+    assert "No such file or directory" in caplog.messages[0]
+    (tmp_path / "missing").mkdir()
+    agent._write_textfile(pb.Report())
+    assert (tmp_path / "missing" / "leadline.prom").exists()
+    assert agent._textfile_error == ""

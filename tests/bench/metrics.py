@@ -12,7 +12,6 @@ from random import Random
 from leadline_controller.api.instruments import Instruments
 from leadline_controller.api.metrics import MetricsReader, MetricsSource
 from leadline_controller.api.settings import MetricsSettings
-from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.telemetry.bandwidth import BandwidthTest
@@ -90,6 +89,4 @@ def source(boards: int) -> MetricsSource:
     harness.telemetry.estimate_rtts(harness.now_s)
     harness.budget = BudgetReading(nodes=tuple(account(name) for name in names))
     settings = MetricsSettings("127.0.0.1:0")
-    return MetricsSource(
-        harness.source, Instruments(), settings, HistorySettings(), anchors=names[:1]
-    )
+    return MetricsSource(harness.source, Instruments(), settings, anchors=names[:1])

@@ -13,6 +13,7 @@ import grpc
 import pytest
 from leadline_controller import loops, wiring
 from leadline_controller.api.settings import ExtenderSettings, MetricsSettings, ServeSettings
+from leadline_controller.api.web_settings import WebSettings, WebTls
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
 from leadline_controller.decisions.store import HistorySettings
@@ -165,7 +166,7 @@ async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
             "leadline_leader 1.0",
         )
         missing = list(expected)
-        for _ in range(30):  # an answer is used again for a second
+        for _ in range(180):  # an answer is used again for a second
             text = await metrics_of(address)
             missing = [each for each in expected if each not in text]
             if not missing:
@@ -179,6 +180,17 @@ async def test_without_its_section_prometheus_is_not_answered_and_nothing_is_cou
     async with controller.serving_metrics("dacs") as address:
         assert address is None
     assert controller._instruments is None
+
+
+def test_all_certificates_of_the_settings_are_watched() -> None:
+    files = [Path(f"/{name}.pem") for name in ("cert", "key", "ca")]
+    settings = Settings(web=WebSettings("127.0.0.1:0", WebTls(*files)))
+    source = wiring.Controller(settings, MemoryCluster(), login=Path("/login.pem"))._source("dacs")
+    assert [each.setting for each in source.certificates] == [
+        "web.tls.cert_file",
+        "web.tls.client_ca_file",
+        "kubernetes.kubeconfig",
+    ]
 
 
 # Probing.
@@ -202,7 +214,7 @@ async def test_the_budget_is_that_of_the_boards_that_are_probed(
         answer = await stub.GetBudget(control.GetBudgetRequest())
         assert (list(answer.nodes), answer.leader) == ([], True)
         async with controller.probing(), running(controller.follow()):
-            for _ in range(200):
+            for _ in range(4500):
                 answer = await stub.GetBudget(control.GetBudgetRequest())
                 if answer.nodes:
                     break

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from leadline_agent import textfile
@@ -9,6 +10,7 @@ from leadline_controller.api.instruments import Instruments
 from leadline_controller.api.metrics import MetricsReader, MetricsSource
 from leadline_controller.api.settings import MetricsSettings
 from leadline_controller.decisions.log import PENDING
+from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.model import Pod
 from leadline_controller.rescheduling.journal import Journal
@@ -71,12 +73,8 @@ def test_the_page_has_just_the_metrics_that_are_written(tmp_path: Path) -> None:
     harness.decisions._sink = instruments.count
     harness.place(Pod("default", "huge", uid="u", requests={"cpu": 10**9}), PENDING)
     object.__setattr__(harness.source, "rescheduler", _Moves)
-    source = MetricsSource(
-        known(harness),
-        instruments,
-        MetricsSettings(),
-        HistorySettings(tmp_path / "decisions.db"),
-    )
+    history = Recorder(HistorySettings(tmp_path / "decisions.db"))
+    source = MetricsSource(replace(known(harness), history=history), instruments, MetricsSettings())
     text = MetricsReader(source).begin()(False).decode()
     report = pb.Report(cpu=pb.Cpu(throttled=True, under_voltage=True))
     report.collectors.add(name="cpu", outcome=pb.CollectorRun.OK)

@@ -83,10 +83,12 @@ def names(things: tuple[Any, ...]) -> set[str]:
 
 
 @asynccontextmanager
-async def watching(kubeconfig: Path, silence_s: float = 60) -> AsyncIterator[Watched]:
+async def watching(
+    kubeconfig: Path, silence_s: float = 60, reachability: ReachabilityLog | None = None
+) -> AsyncIterator[Watched]:
     async with (
         ApiServer.connect(Login(kubeconfig)) as server,
-        aclosing(watch_cluster(server, silence_s)) as changes,
+        aclosing(watch_cluster(server, silence_s, reachability)) as changes,
     ):
         yield Watched(changes)
 
@@ -368,6 +370,24 @@ async def test_storage_that_cannot_be_watched_is_unreadable_until_it_can(
 
 
 NOT_SERVED = "the server could not find the requested resource"
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_refusal_that_may_be_ends_an_outage(
+    wire: FakeServer, tmp_path: Path, status: int
+) -> None:
+    outage, no = refusal(500), refusal(status, forbidden("csinodes", "list"))
+    wire.answer(CSI_NODES, outage, *[no] * 20)
+    wire.answer(f"watch {CLAIMS}", outage, *[refusal(403, forbidden("claims", "watch"))] * 20)
+    reachability = ReachabilityLog("https://k:6443")
+    async with (
+        served(wire, tmp_path) as kubeconfig,
+        watching(kubeconfig, reachability=reachability) as watched,
+    ):
+        await watched.until(Relisted)
+        assert CSI_NODES not in {each.path for each in reachability.reading().failures}
+        await watched.until(ResourceChanged)
+        assert reachability.reading().failures == ()
 
 
 async def test_a_kind_that_the_server_does_not_serve_has_no_objects_until_it_does(

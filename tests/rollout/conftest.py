@@ -30,6 +30,7 @@ QEMU = MachineExtras(
 MODULE_TIMEOUT_S = 1800
 MODULES = (
     "test_inventory",
+    "test_settings",
     "test_remote_cli",
     "test_nspawn_testbed",
     "test_fresh",

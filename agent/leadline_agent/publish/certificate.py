@@ -1,85 +1,27 @@
-"""Reads this node's own certificate, to explain why a broker may have refused it.
+"""Explains by this node's own certificate why a broker may have refused it."""
 
-Python's ssl module shows the peer's certificate but not our own. So this parses the DER encoding
-(RFC 5280, section 4.1) as far as the subject. It verifies nothing; the broker does.
-"""
+from datetime import datetime
 
-import ssl
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-
-_COMMON_NAME = bytes.fromhex("0603550403")  # OBJECT IDENTIFIER 2.5.4.3
-_VERSION, _UTC_TIME = 0xA0, 0x17
+from leadline_wire.certificates import Certificate
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """The subject's common name ("" if there is none) and the period of validity."""
-
-    common_name: str
-    not_before: datetime
-    not_after: datetime
-
-    @property
-    def identity(self) -> str:
-        """Name and end of validity, in words."""
-        return f"its certificate: {self.common_name or 'nobody'}, until {self.not_after:%Y-%m-%d}"
-
-    def fault(self, node: str, now: datetime) -> str:
-        """Why the broker may refuse it, in words; "" if nothing is visibly wrong."""
-        if now > self.not_after:
-            return f"this node's certificate expired on {self.not_after:%Y-%m-%d}: renew it"
-        if now < self.not_before:
-            return (
-                f"this node's clock says {now:%Y-%m-%d}, before its certificate begins: set the "
-                "clock"
-            )
-        if self.common_name != node:
-            return (
-                f"this node's certificate is {self.common_name or 'nobody'}'s, but its settings "
-                f"say node = {node}: give it its own certificate, or mend the name"
-            )
-        return ""
+def identity(certificate: Certificate) -> str:
+    """Name and end of validity, in words."""
+    name = certificate.common_name or "nobody"
+    return f"its certificate: {name}, until {certificate.not_after:%Y-%m-%d}"
 
 
-def read(cert_file: Path) -> Certificate:
-    """Read the first certificate of a PEM file. Raises OSError, ValueError."""
-    text = cert_file.read_text(encoding="ascii", errors="replace")
-    begin, end = (text.find(f"-----{word} CERTIFICATE-----") for word in ("BEGIN", "END"))
-    if begin < 0 or end < begin:
-        raise ValueError(f"{cert_file}: expected a certificate in PEM")
-    der = ssl.PEM_cert_to_DER_cert(text[begin:end] + "-----END CERTIFICATE-----\n")
-    try:
-        (_, outer), *_ = _elements(der)
-        (_, signed), *_ = _elements(outer)
-        fields = _elements(signed)
-        if fields[0][0] == _VERSION:
-            fields = fields[1:]
-        _serial, _algorithm, _issuer, (_, validity), (_, subject) = fields[:5]
-        not_before, not_after = (_time(kind, value) for kind, value in _elements(validity)[:2])
-        at = subject.find(_COMMON_NAME)
-        name = _elements(subject[at + len(_COMMON_NAME) :])[0][1] if at >= 0 else b""
-    except IndexError:
-        raise ValueError(f"{cert_file}: expected a whole certificate") from None
-    return Certificate(name.decode(errors="replace"), not_before, not_after)
-
-
-def _time(kind: int, value: bytes) -> datetime:
-    text = value.decode("ascii")
-    if kind == _UTC_TIME:  # two digits for the year: 50 and above are of the last century
-        text = ("19" if text[:2] >= "50" else "20") + text
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
-
-
-def _elements(der: bytes) -> list[tuple[int, bytes]]:
-    """(tag, contents) of each element. Raises IndexError where a length is not there."""
-    found, at = [], 0
-    while at < len(der):
-        tag, length, start = der[at], der[at + 1], at + 2
-        if length & 0x80:
-            start += length & 0x7F
-            length = int.from_bytes(der[at + 2 : start], "big")
-        found.append((tag, der[start : start + length]))
-        at = start + length
-    return found
+def fault(certificate: Certificate, node: str, now: datetime) -> str:
+    """Why the broker may refuse it, in words; "" if nothing is visibly wrong."""
+    if now > certificate.not_after:
+        return f"this node's certificate expired on {certificate.not_after:%Y-%m-%d}: renew it"
+    if now < certificate.not_before:
+        return (
+            f"this node's clock says {now:%Y-%m-%d}, before its certificate begins: set the clock"
+        )
+    if certificate.common_name != node:
+        return (
+            f"this node's certificate is {certificate.common_name or 'nobody'}'s, but its settings "
+            f"say node = {node}: give it its own certificate, or mend the name"
+        )
+    return ""

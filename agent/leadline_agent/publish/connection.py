@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline_wire import codec, topics
+from leadline_wire.certificates import Certificate
+from leadline_wire.certificates import read as read_certificate
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
@@ -23,8 +25,6 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from leadline_agent.config import Broker, ConfigError
-from leadline_agent.publish.certificate import Certificate
-from leadline_agent.publish.certificate import read as read_certificate
 from leadline_agent.text import one_line
 
 KEEPALIVE_S = 30

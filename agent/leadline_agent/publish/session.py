@@ -26,6 +26,7 @@ from leadline_agent.clock import boot_ms, unix_ms
 from leadline_agent.config import Settings
 from leadline_agent.lease import Lease, Result, decode_lease
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
+from leadline_agent.publish.certificate import fault, identity
 from leadline_agent.publish.connection import (
     Acknowledged,
     Connected,
@@ -144,7 +145,7 @@ def explain_failure(event: Disconnected | Acknowledged, endpoint: Endpoint, node
     certificate = endpoint.certificate
     if not (is_refusal and certificate):
         return why
-    return f"{why} ({certificate.fault(node, datetime.now(UTC)) or certificate.identity})"
+    return f"{why} ({fault(certificate, node, datetime.now(UTC)) or identity(certificate)})"
 
 
 @dataclass(frozen=True, slots=True)

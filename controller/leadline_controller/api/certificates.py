@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from leadline_controller.parsing.certificates import not_after_s
+from leadline_wire import certificates
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class CertificateFile:
     def ends_unix_s(self) -> float | None:
         """When it ends, Unix seconds; None when it can't be read."""
         try:
-            return not_after_s(self.path)
+            return certificates.read(self.path).not_after.timestamp()
         except (OSError, ValueError):
             return None
 

@@ -7,10 +7,8 @@ These are gauges and one counter, so they are lines of a name, labels and a valu
 
 import math
 import platform
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,17 +19,15 @@ from prometheus_client.registry import Collector
 from leadline_controller.api.instruments import Instruments
 from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.api.settings import MetricsSettings
-from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.view import Floats, Ints
 from leadline_controller.probing.spending import AccountReading
-from leadline_controller.telemetry.links import LinkColumns
+from leadline_controller.telemetry.links import PairReading
 from leadline_controller.telemetry.nearest import nearest
 from leadline_controller.telemetry.state import BoardTable
 
 _BYTES_PER_MBIT = 125_000
-_MIB = 1 << 20
 _QUEUES = ("active", "backoff", "unschedulable", "in_progress", "held")
-_MAX_LINKS = 20_000  # series of each metric where all are asked for
+_MAX_LINKS = 20_000  # series of each metric
 # Column of the state -> metric, and by what its values are multiplied.
 _COLUMNS: Mapping[str, tuple[str, str, float]] = {
     "cpu_percent": ("cpu_usage_ratio", "Busy share of all cores.", 0.01),
@@ -68,7 +64,6 @@ class MetricsSource:
     inspection: InspectionSource
     instruments: Instruments
     settings: MetricsSettings
-    history: HistorySettings
     anchors: Collection[str] = ()
     link_time_share: float = 0.0
 
@@ -130,6 +125,13 @@ class MetricsReader:
         if broker is not None:
             answers = broker.answers(inspection.now_s())
             yield _gauge("mqtt_connected", "Whether the broker is connected and answers.", answers)
+        database = inspection.history.reading()
+        if database.path is not None:
+            yield _gauge("history_size_bytes", "Of the database's files.", database.size_bytes)
+            most = database.max_bytes
+            yield _gauge("history_limit_bytes", "The largest size of the database.", most)
+        is_writable = not database.problem
+        yield _gauge("history_writable", "Whether the disk can be written.", is_writable)
         yield _gauge(
             "probe_allowed_link_time_ratio",
             "Share of its link's time that tests may take from each node.",
@@ -166,15 +168,8 @@ class MetricsReader:
                 messages.add_metric([key], count)
             yield messages
         history = source.inspection.history
-        if source.history.path is not None and source.history.max_mb:
-            size = _size_bytes(source.history.path)
-            yield _gauge("history_size_bytes", "Of the database's files.", size)
-            most = source.history.max_mb * _MIB
-            yield _gauge("history_limit_bytes", "The largest size of the database.", most)
         waiting = max(0, history.waiting_bytes())
         yield _gauge("history_waiting_bytes", "What waits to be written, about.", waiting)
-        is_writable = history.is_writable
-        yield _gauge("history_writable", "Whether the disk can be written.", is_writable)
         losses = CounterMetricFamily(
             "leadline_history_losses", "What was not kept, by what it was.", labels=["what"]
         )
@@ -193,7 +188,7 @@ class MetricsReader:
         """The metrics with a series for each board, link or account."""
         inspection, settings = self._source.inspection, self._source.settings
         yield from _boards(inspection.telemetry.boards(inspection.now_s()), openmetrics)
-        links = inspection.telemetry.link_columns(inspection.now_s())
+        links = inspection.telemetry.pairs(inspection.now_s(), by_broker=False)
         if settings.every_link:
             most, anchors, self._shown = len(links.names), [], frozenset()
         else:
@@ -241,9 +236,11 @@ def _boards(table: BoardTable, openmetrics: bool) -> Iterator[str]:
     yield _lines("board_info", "Always 1.", infos, [1.0] * len(infos))
     online = [math.nan if a.online is None else float(a.online) for a in table.agents]
     yield _lines("board_online", "Whether the agent is connected.", labels, online)
-    ages_s = [age_s if math.isfinite(age_s) else math.nan for age_s in table.report_age_s.tolist()]
+    ages_s = np.where(
+        np.isfinite(table.report_age_s), np.maximum(table.report_age_s, 0.0), math.nan
+    )
     help_text = "Since the newest report was measured."
-    yield _lines("board_report_age_seconds", help_text, labels, [max(0.0, s) for s in ages_s])
+    yield _lines("board_report_age_seconds", help_text, labels, ages_s.tolist())
     for column, (name, help_text, factor) in _COLUMNS.items():
         if column in table.columns:
             values = (table.columns[column] * factor).tolist()
@@ -264,7 +261,7 @@ def _boards(table: BoardTable, openmetrics: bool) -> Iterator[str]:
     )
 
 
-def _links(links: LinkColumns, ends: Sequence[tuple[str, str]], pairs: Ints) -> Iterator[str]:
+def _links(links: PairReading, ends: Sequence[tuple[str, str]], pairs: Ints) -> Iterator[str]:
     """The links between these boards and peers, which are the pairs with these indexes."""
     escaped = {name: _escaped(name) for name in links.names}
     bare = [f'{{node="{escaped[a]}",peer="{escaped[b]}"' for a, b in ends]
@@ -274,22 +271,23 @@ def _links(links: LinkColumns, ends: Sequence[tuple[str, str]], pairs: Ints) -> 
         f'{each},source="{"stale" if is_stale else "measured"}"}}'
         for each, is_stale in zip(bare, stale, strict=True)
     ]
-    rtt_s, error_s = ((each[pairs] / 1000).tolist() for each in (links.rtt_ms, links.error_ms))
+    is_lost = np.isinf(links.rtt_ms)
+    rtt_ms = np.where(is_lost, math.nan, links.rtt_ms)
+    rtt_s, error_s = ((each[pairs] / 1000).tolist() for each in (rtt_ms, links.error_ms))
     yield _lines("link_rtt_seconds", "Round trip.", sourced, rtt_s)
     help_text = "The true round trip is within this of it in 90 % of the pairs."
     yield _lines("link_rtt_error_seconds", help_text, labels, error_s)
     loss = links.loss[pairs].tolist()
     yield _lines("link_loss_ratio", "Share of packets lost.", labels, loss)
-    tested = links.bandwidths
-    mbps = (tested.get((a, b) if a < b else (b, a), math.nan) for a, b in ends)
+    mbps = (links.tested.get((a, b) if a < b else (b, a), math.nan) for a, b in ends)
     values = [each * _BYTES_PER_MBIT for each in mbps]
     help_text = "Of the last bandwidth test between the two."
     yield _lines("link_bandwidth_bytes_per_second", help_text, labels, values)
     counts: Floats = np.array(
         [
-            np.count_nonzero(~np.isnan(links.rtt_ms) & ~links.is_stale),
+            np.count_nonzero(~is_lost & ~links.is_stale),
             np.count_nonzero(links.is_stale),
-            np.count_nonzero(np.isnan(links.rtt_ms)),
+            np.count_nonzero(is_lost),
         ],
         dtype=np.float64,
     )
@@ -339,14 +337,3 @@ def _labelled(
     for labels, value in samples:
         family.add_sample(family.name, dict(labels), float(value))
     return family
-
-
-def _size_bytes(path: Path) -> int:
-    """Of the database and its journal."""
-    sizes: Counter[str] = Counter()
-    for suffix in ("", "-wal"):
-        try:
-            sizes[suffix] = path.with_name(path.name + suffix).stat().st_size
-        except OSError:
-            continue
-    return sizes.total()

@@ -15,6 +15,7 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 FAILING_S = 5.0  # a single request that fails is repeated at once
 LATE_S = 30.0
+RECENT_S = 600.0  # a pod whose binding failed is tried again within seconds
 ENDING_S = 14 * 86_400.0
 LEAST_FREE_BYTES = 100 * 2**20
 SKEWED_S = 10.0
@@ -116,7 +117,7 @@ KINDS: Mapping[str, Kind] = {
     "pods-unschedulable": Kind(
         "warning",
         "see why they fit nowhere",
-        ("leadline explain POD", "kubectl describe pod POD"),
+        ("leadline explain POD", "kubectl -n NAMESPACE describe pod NAME"),
     ),
     "binding-failed": Kind(
         "warning", "see what the API server said", ("leadline explain POD", *_UNIT)
@@ -166,7 +167,7 @@ def _severity(problem: pb.Problem) -> Severity:
 
 
 def _problem(kind: str, where: str, what: str, **names: str) -> pb.Problem:
-    """names: what stands for BOARD or POD in the commands."""
+    """names: what stands for BOARD, POD, NAMESPACE and NAME in the commands."""
     how = KINDS[kind]
     commands = list(how.commands)
     for name, value in names.items():
@@ -277,7 +278,10 @@ def _boards(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
 
 def _reports(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     boards = status.boards
-    if boards.HasField("median_age_s") and boards.median_age_s > LATE_S:
+    # Agents may report seldom, with a longer time to live.
+    if boards.HasField("median_age_s") and boards.median_age_s > max(
+        LATE_S, boards.report_ttl_s / 2
+    ):
         what = f"half of the boards' newest reports are older than {duration(boards.median_age_s)}"
         yield _problem("reports-late", "reports", what)
 
@@ -296,9 +300,11 @@ def _pods(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         count = queue.unschedulable
         what = f"{count} pod{' fits' if count == 1 else 's fit'} on no node"
         where = f"pods {listed(pods, count)}"
-        yield _problem("pods-unschedulable", where, what, POD=pods[0] if pods else "POD")
+        pod = pods[0] if pods else "NAMESPACE/NAME"
+        namespace, _, name = pod.partition("/")
+        yield _problem("pods-unschedulable", where, what, POD=pod, NAMESPACE=namespace, NAME=name)
     last = status.last_decision
-    if last.outcome.startswith("failed"):
+    if last.outcome.startswith("failed") and last.age_s < RECENT_S:
         what = f"the last binding {last.outcome}"
         yield _problem("binding-failed", f"pod {last.pod}", what, POD=last.pod)
 

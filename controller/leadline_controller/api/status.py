@@ -30,9 +30,12 @@ class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
 
     async def GetStatus(self, _: pb.GetStatusRequest, __: Context) -> pb.GetStatusResponse:
         async with self._lock:  # one at a time, as all boards are read
+            await self._source.history.measure()
             status = self._parts()
             status.boards.CopyFrom(await self._boards())
-            status.probing.CopyFrom(await asyncio.to_thread(_probing, self._source.budget()))
+            status.probing.CopyFrom(
+                await asyncio.to_thread(lambda: _probing(self._source.budget()))
+            )
             status.certificates.extend(await asyncio.to_thread(list, self._certificates()))
         problems, fine = assess(status)
         status.problems.extend(problems)
@@ -136,25 +139,27 @@ class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
         rescheduler = self._source.rescheduler()
         if rescheduler is None:
             return
-        now_s, pause = rescheduler.now_unix_s() or 0.0, rescheduler.journal.pause
+        now_s, journal = rescheduler.now_unix_s(), rescheduler.journal
         moves = pb.MovesCondition(
             mode=rescheduler.settings.mode,
-            paused=pause is not None and pause.holds(now_s),
+            paused=journal.is_paused(now_s),
             running=rescheduler.running.id if rescheduler.running else "",
-            moves_in_hour=len(rescheduler.journal.of_the_hour(now_s)),
+            moves_in_hour=0 if now_s is None else len(journal.of_the_hour(now_s)),
         )
-        if moves.paused and pause is not None and pause.until_s is not None:
-            moves.pause_left_s = pause.until_s - now_s
+        until_s = journal.pause.until_s if journal.pause is not None else None
+        if moves.paused and until_s is not None and now_s is not None:
+            moves.pause_left_s = until_s - now_s
         status.rescheduling.CopyFrom(moves)
 
     async def _boards(self) -> pb.BoardsCondition:
         reader, ages_s = NodeReader(self._source), []
-        boards = pb.BoardsCondition(total=len(reader.names))
+        telemetry = self._source.telemetry
+        boards = pb.BoardsCondition(total=len(reader.names), report_ttl_s=telemetry.ttl.report_s)
         for at, name in enumerate(reader.names):
             if at % _SLICE == 0:
                 await asyncio.sleep(0)  # a decision must not wait for all boards
             node = reader.status(name)
-            ahead_s = self._source.telemetry.clock_ahead_s(name)
+            ahead_s = telemetry.clock_ahead_s(name, self._source.now_s())
             states = list(_states(node))
             if node.agent == "online" and node.HasField("report_age_s"):
                 ages_s.append(node.report_age_s)
@@ -180,6 +185,8 @@ class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
         now_unix_s = now.unix_s(now)
         for each in self._source.certificates:
             ends_s = each.ends_unix_s()
+            if ends_s is not None and now_unix_s is None:
+                continue  # a clock that was never set cannot tell
             left_s = None if ends_s is None or now_unix_s is None else ends_s - now_unix_s
             yield pb.CertificateCondition(setting=each.setting, path=str(each.path), left_s=left_s)
 

@@ -10,6 +10,7 @@ from leadline_wire.v1.status_pb2_grpc import DiagnosisStub
 from rich.console import RenderableType
 from rich.text import Text
 
+from leadline_controller.api.problems import CHECKS
 from leadline_controller.cli import human
 from leadline_controller.cli.client import Endpoint, ask, optional
 from leadline_controller.cli.output import DIM, Format, cell, clean, emit, table
@@ -68,9 +69,9 @@ def _plain(message: Message) -> dict[str, Any]:
 
 def overview(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[RenderableType]:
     """A line for each part, then one for each problem."""
-    bad = {each.where.partition(" ")[0] for each in status.problems if each.severity in _BAD}
+    bad = CHECKS.keys() - set(status.fine)
     rows = [
-        (cell(name, "bold"), cell(text, "red" if name.partition(" ")[0] in bad else ""))
+        (cell(name, "bold"), cell(text, "red" if name in bad else ""))
         for name, text in _parts(status, wide=wide)
     ]
     made = table(("", ""), rows)

@@ -51,6 +51,7 @@ _RECORD_BYTES = 800
 _MAX_BATCH = 8192
 _DURABLE_AFTER_S = 30.0
 _CLOSE_S = 10.0
+_MEASURE_S = 1.0
 _RESTORE_S = 20.0
 _LOG_EVERY_S = 60.0
 _MAX_ABOUT_ONE = 10
@@ -63,11 +64,13 @@ _BLOCKS_AT_ONCE = 128
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReading:
-    """How the database is. path: None if decisions are kept in memory only. size_bytes and
-    free_bytes: of the file and its disk when it was written last. problem: why it can't be written.
-    late_s: for how long the thread has been at it. lost: changes since the start."""
+    """How the database is. path: None if decisions are kept in memory only. max_bytes: its largest
+    size. size_bytes and free_bytes: of the file and its disk when the thread worked last. problem:
+    why it can't be written. late_s: for how long the thread has been at it. lost: changes since the
+    start."""
 
     path: Path | None = None
+    max_bytes: int = 0
     size_bytes: int = 0
     free_bytes: int | None = None
     problem: str = ""
@@ -96,13 +99,13 @@ class Recorder:
         # How many changes are lost, are without their scores, and could not be written in full.
         self._lost = self._brief = self._failed = 0
         self._error: Exception | None = None
-        self.is_writable = True  # whether what is written is on the disk, as far as it has one
         self._reported = (0, 0, 0)
         self._report_s = -math.inf
         self._closing = False
         self._thread: threading.Thread | None = None
         # Set by the thread: what it measured last, and since when it works on what it took.
-        self._measured = DatabaseReading(settings.path if settings.max_mb else None)
+        path = settings.path if settings.max_mb else None
+        self._measured = DatabaseReading(path, settings.max_mb * _MIB if path else 0)
         self._busy_s: float | None = None
 
     def start(self) -> None:
@@ -177,6 +180,13 @@ class Recorder:
     async def first_series_s(self) -> int | None:
         """When the oldest stored block begins, Unix seconds; None without one."""
         return await self._query(lambda store: store.first_series_s())
+
+    async def measure(self) -> None:
+        """Have the thread look at the file and its disk now, for `reading`; for up to a second, as
+        the disk may hang."""
+        if self._thread is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._query(self._measure), _MEASURE_S)
 
     async def about(self, pod: str) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first; none before `start`."""
@@ -258,8 +268,9 @@ class Recorder:
         while not self._closing or self._waiting or self._queries or self._blocks:
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
+                self._busy_s = self._now().up_s
                 store.checkpoint()
-                durable_at_s = math.inf
+                self._busy_s, durable_at_s = None, math.inf
                 continue
             self._hurry.wait(_GATHER_S)
             self._work.clear()
@@ -272,7 +283,6 @@ class Recorder:
                 wrote = True
                 if not queries:
                     break  # decisions have their turn
-            self.is_writable = store.is_writable
             if wrote:
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
             for query in queries:
@@ -285,8 +295,9 @@ class Recorder:
 
     def _measure(self, store: Store) -> None:
         size, free = store.usage()
-        path = self._measured.path
-        self._measured = DatabaseReading(path, size, free, store.problem)
+        self._measured = replace(
+            self._measured, size_bytes=size, free_bytes=free, problem=store.problem
+        )
 
     def _opened(self) -> Store:
         try:

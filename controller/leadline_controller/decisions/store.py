@@ -103,11 +103,6 @@ class Store:
         except OSError:
             return size, None
 
-    @property
-    def is_writable(self) -> bool:
-        """Whether the disk can be written, as far as there is to be one."""
-        return self._writable or self._path is None
-
     def close(self) -> None:
         """Write what is in memory if the disk works, and close the file."""
         self._retry_s = float("-inf")
@@ -288,7 +283,8 @@ class Store:
     def _lose_disk(self, error: Exception) -> None:
         now_s = self._now().up_s
         self._writable = False
-        self.problem = str((error.strerror if isinstance(error, OSError) else None) or error)
+        said = str((error.strerror if isinstance(error, OSError) else None) or error)
+        self.problem = said or type(error).__name__
         self._retry_s = now_s + _RETRY_S
         if is_corrupt(error) and self._disk is not None:
             with suppress(sqlite3.Error):

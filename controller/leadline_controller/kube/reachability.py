@@ -54,7 +54,8 @@ class ReachabilityLog:
         self._failing[path] = (type(error), failure)
 
     def succeeded(self, path: str) -> None:
-        """A request for `path` succeeded, or its watch brought something."""
+        """A request for `path` succeeded, or was refused as may be, or its watch brought
+        something."""
         self._answered_s[path] = self._now_s()
         if self._failing.pop(path, None) and not self._failing:
             log.info("API server %s answers again", self._url)

@@ -214,6 +214,7 @@ class Reflector(Generic[T]):
             except ClusterError as error:
                 # The server answers 404 for a kind that it does not have.
                 if self.placeholders and isinstance(error, InvalidError | NotFoundError):
+                    self.reachability.succeeded(self.path)  # it answers again
                     return self.placeholders(error), _NOT_LISTED
                 self.reachability.failed(self.path, error)
             else:
@@ -254,10 +255,12 @@ class Reflector(Generic[T]):
                     return
                 if self.placeholders is None or not isinstance(error, InvalidError):
                     self.reachability.failed(self.path, error)
-                elif not placeholders:
-                    placeholders = self.placeholders(error)
-                    for placeholder in placeholders:
-                        report(self.changed(placeholder))
+                else:
+                    self.reachability.succeeded(self.path)  # it answers again
+                    if not placeholders:
+                        placeholders = self.placeholders(error)
+                        for placeholder in placeholders:
+                            report(self.changed(placeholder))
             await asyncio.sleep(next(waits_s))
 
     async def wait_until_readable(self) -> None:

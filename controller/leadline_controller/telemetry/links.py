@@ -87,36 +87,24 @@ class LinkReading:
     is_host_limited: bool = False
 
 
-class LinkColumns(NamedTuple):
+class PairReading(NamedTuple):
     """m pairs of the boards `names` whose round trip is known, or whose pings get no reply.
 
-    ends: indexes of both, shape (m, 2). All others have shape (m,). rtt_ms, error_ms: as
-    LinkReading says, NaN where unreachable. near_ms: the last round trip, NaN if there was none.
-    loss: NaN if unknown. bandwidths: what the pairs of names did in their last bandwidth test,
-    Mbit/s.
+    ends: indexes of both, shape (m, 2), each pair once. All but tested and estimates have shape
+    (m,). rtt_ms: infinite without a reply. error_ms: as LinkReading says, NaN without a reply.
+    near_ms: the last round trip, NaN if there was none. loss: NaN if unknown. tested: the pairs of
+    names with a bandwidth test, the newest first -> Mbit/s. estimates: of the other pairs, None
+    before the first fit.
     """
 
-    names: Sequence[str]
+    names: tuple[str, ...]
     ends: Ints
     rtt_ms: Floats
     error_ms: Floats
     near_ms: Floats
     loss: Floats
     is_stale: Bools
-    bandwidths: Mapping[tuple[str, str], float]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairReading:
-    """m pairs of nodes. ends: indexes into names, shape (m, 2), each pair once. rtt_ms: shape (m,),
-    infinite if the last rounds got no reply. is_stale: shape (m,). tested: the pairs with a
-    bandwidth test, the newest first. estimates: of the other pairs, None before the first fit."""
-
-    names: tuple[str, ...]
-    ends: Ints
-    rtt_ms: Floats
-    is_stale: Bools
-    tested: Sequence[tuple[str, str]]
+    tested: Mapping[tuple[str, str], float]
     estimates: RttEstimates | None
 
 
@@ -331,31 +319,6 @@ class LinkState:
             jitter_ms=None if isnan(path.jitter_ms) else path.jitter_ms,
         )
 
-    def columns(self, now_s: float) -> LinkColumns:
-        """What `fresh` reads of the pairs that ping each other, without an object for each."""
-        is_lost = self._is_unreachable(now_s)
-        rows: Ints = np.flatnonzero(self._has_rtt(now_s) | is_lost)
-        is_lost, paths = is_lost[rows], self._columns["path"][rows]
-        age = (now_s - paths["at_s"]) / self._rtt_ttl_s
-        rtt_ms = np.where(is_lost, np.nan, self._values(rows, now_s))
-        noise_ms = rtt_ms * self._noise() * (1 + np.maximum(age, 0.0))
-        with np.errstate(invalid="ignore"):  # no packet was sent
-            loss = np.where(is_lost, 1.0, 1 - paths["received"] / paths["sent"])
-        return LinkColumns(
-            names=tuple(self._numbers),
-            ends=self._ends[rows],
-            rtt_ms=rtt_ms,
-            error_ms=np.maximum(noise_ms, rtt_ms - paths["rtt_ms"]),
-            near_ms=paths["rtt_ms"].copy(),
-            loss=loss,
-            is_stale=(age > _STALE_SHARE) & ~is_lost,
-            bandwidths={
-                pair: test[0]
-                for pair, test in self._bandwidths.items()
-                if now_s - test[1] <= self._bandwidth_ttl_s
-            },
-        )
-
     def _noise(self) -> float:
         """The relative deviation of 90 % of the rounds from the median of their pair."""
         if not self._deviations:
@@ -376,27 +339,51 @@ class LinkState:
         noise = _MEDIAN_SHARE * float(np.quantile(self._deviations, _STANDARD))
         return estimates.smoothed(self._places(estimates)[self._ends[rows]], rtt_ms, noise)
 
-    def pairs(self, now_s: float) -> "PairReading":
-        """All pairs of which the round trip or that there is none is known now, in columns."""
-        rows = np.flatnonzero(self._has_rtt(now_s) | self._is_unreachable(now_s))
-        paths, is_lost = self._columns["path"][rows], self._is_unreachable(now_s)[rows]
-        names, ends = list(self._numbers), self._ends[rows]
-        rtt_ms = np.where(is_lost, np.inf, self._values(rows, now_s))
-        is_stale = now_s - paths["at_s"] > self._rtt_ttl_s * _STALE_SHARE
-        bounds = self._broker_bounds(now_s)
-        if bounds:
-            numbers = dict(self._numbers)
-            legs = [[numbers.setdefault(n, len(numbers)) for n in each[:2]] for each in bounds]
-            names, ends = list(numbers), np.concatenate((ends, legs))
-            rtt_ms = np.concatenate((rtt_ms, [each[2] for each in bounds]))
-            is_stale = np.concatenate((is_stale, np.zeros(len(bounds), dtype=np.bool_)))
-        tested = sorted(
-            (-test[1], pair)
+    def pairs(self, now_s: float, *, by_broker: bool) -> PairReading:
+        """What `fresh` reads, in columns. by_broker: with the pairs of which only the way over the
+        broker is known."""
+        is_lost = self._is_unreachable(now_s)
+        rows: Ints = np.flatnonzero(self._has_rtt(now_s) | is_lost)
+        is_lost, paths = is_lost[rows], self._columns["path"][rows]
+        age = (now_s - paths["at_s"]) / self._rtt_ttl_s
+        rtt_ms = np.where(is_lost, np.nan, self._values(rows, now_s))
+        noise_ms = rtt_ms * self._noise() * (1 + np.maximum(age, 0.0))
+        with np.errstate(invalid="ignore"):  # no packet was sent
+            loss = np.where(is_lost, 1.0, 1 - paths["received"] / paths["sent"])
+        tests = [
+            (-test[1], pair, test[0])
             for pair, test in self._bandwidths.items()
             if now_s - test[1] <= self._bandwidth_ttl_s
+        ]
+        pairs = PairReading(
+            names=tuple(self._numbers),
+            ends=self._ends[rows],
+            rtt_ms=np.where(is_lost, np.inf, rtt_ms),
+            error_ms=np.maximum(noise_ms, rtt_ms - paths["rtt_ms"]),
+            near_ms=paths["rtt_ms"],
+            loss=loss,
+            is_stale=(age > _STALE_SHARE) & ~is_lost,
+            tested={pair: mbps for _, pair, mbps in sorted(tests)},
+            estimates=self._estimates,
         )
-        return PairReading(
-            tuple(names), ends, rtt_ms, is_stale, [pair for _, pair in tested], self._estimates
+        return self._with_bounds(pairs, now_s) if by_broker else pairs
+
+    def _with_bounds(self, pairs: PairReading, now_s: float) -> PairReading:
+        """These pairs and those that the broker's legs bound."""
+        bounds = self._broker_bounds(now_s)
+        if not bounds:
+            return pairs
+        numbers = dict(self._numbers)
+        ends = [[numbers.setdefault(n, len(numbers)) for n in each[:2]] for each in bounds]
+        most_ms, unknown = [each[2] for each in bounds], [np.nan] * len(bounds)
+        return pairs._replace(
+            names=tuple(numbers),
+            ends=np.concatenate((pairs.ends, ends)),
+            rtt_ms=np.concatenate((pairs.rtt_ms, most_ms)),
+            error_ms=np.concatenate((pairs.error_ms, most_ms)),
+            near_ms=np.concatenate((pairs.near_ms, unknown)),
+            loss=np.concatenate((pairs.loss, unknown)),
+            is_stale=np.concatenate((pairs.is_stale, np.zeros(len(bounds), dtype=np.bool_))),
         )
 
     # Estimates: the fit takes longer than the lock may be held.

@@ -42,8 +42,9 @@ Receive = Callable[[str, bytes, PublishProperties, bool], None]
 
 class ReadingClient(Client):
     """Calls receive(topic, payload, properties, retained) for each PUBLISH; it must not raise.
-    failure: why the last attempt to connect failed. heard_s: when the last byte arrived, on the
-    clock now_s; paho's own time of that also changes when it sends a ping."""
+    failure: why the last attempt to connect failed. begun_s: when it began; heard_s: when the last
+    byte arrived; both on the clock now_s. paho's own time of that also changes when it sends a
+    ping."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class ReadingClient(Client):
     ) -> None:
         super().__init__(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=MQTTv5)
         self.failure = ""
+        self.begun_s = now_s()
         self.heard_s: float | None = None
         self._now_s = now_s
         self._receive = receive
@@ -67,7 +69,7 @@ class ReadingClient(Client):
 
     def reconnect(self) -> MQTTErrorCode:
         """Connect, discarding unread bytes of the previous connection."""
-        self._rest = b""
+        self._rest, self.begun_s = b"", self._now_s()
         try:
             return super().reconnect()
         except (OSError, ValueError) as error:  # ValueError: an invalid host name

@@ -115,6 +115,7 @@ class BrokerSession:
         self._now_s = now_s
         self._stopping = False
         self._is_down_logged = False
+        self._has_session = self._is_refused = False
         self._since_s = now_s()
         self._why = "it has not answered yet"
         self._refused: tuple[str, ...] = ()
@@ -224,9 +225,10 @@ class BrokerSession:
 
     def _connected(self, client: Client, _: Any, __: Any, reason: ReasonCode, *___: Any) -> None:
         if reason.is_failure:
+            self._is_refused = True
             self._log_down(str(reason))
             return
-        self._is_down_logged = False
+        self._is_down_logged, self._has_session = False, True
         self._since_s, self._rtt_ms, self._ping = self._now_s(), None, (None, -math.inf)
         log.info("connected to the broker at %s", self._broker)
         options = SubscribeOptions(qos=_QOS)
@@ -237,16 +239,21 @@ class BrokerSession:
     def _disconnected(
         self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, *___: Any
     ) -> None:
-        if not self._stopping:
-            now_s, told = self._now_s(), flags.is_disconnect_packet_from_server
-            silent = now_s - (self._client.heard_s or self._since_s) >= SILENT_S
-            lost = f"it did not answer for {SILENT_S:g} s" if silent else "the connection was lost"
+        had_session, is_refused = self._has_session, self._is_refused
+        self._has_session = self._is_refused = False
+        if self._stopping or is_refused:  # then why is known
+            return
+        now_s, told = self._now_s(), flags.is_disconnect_packet_from_server
+        silent = now_s - max(self._client.begun_s, self._client.heard_s or -math.inf) >= SILENT_S
+        lost = f"it did not answer for {SILENT_S:g} s" if silent else "the connection was lost"
+        if had_session:  # else an attempt to begin one failed
             self._since_s = now_s
-            self._log_down(str(reason) if told else lost)
+        self._log_down(str(reason) if told else lost)
 
     def _unsubscribed(self, _: Client, __: Any, number: int, *___: Any) -> None:
-        if number == self._ping[0]:
-            self._rtt_ms = 1000 * (self._now_s() - self._ping[1])
+        asked, at_s = self._ping
+        if number == asked:
+            self._rtt_ms = 1000 * (self._now_s() - at_s)
 
     def _subscribed(
         self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], *____: Any

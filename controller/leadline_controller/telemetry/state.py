@@ -21,7 +21,7 @@ from leadline_controller.telemetry.bandwidth import PULLS, BandwidthTest, NodeBa
 from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
-from leadline_controller.telemetry.links import LinkColumns, LinkReading, LinkState, PairReading
+from leadline_controller.telemetry.links import LinkReading, LinkState, PairReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
@@ -322,11 +322,14 @@ class TelemetryState:
                 return None
             return now_s - record.board_at_s
 
-    def clock_ahead_s(self, node: str) -> float | None:
+    def clock_ahead_s(self, node: str, now_s: float) -> float | None:
         """By how much the board's wall clock was ahead of ours in its newest report; None if
-        unknown."""
+        unknown or too old."""
         with self._lock:
-            return self._records[node].clock_ahead_s if node in self._records else None
+            record = self._records.get(node)
+            if record is None or now_s - record.board_at_s > self.ttl.report_s:
+                return None
+            return record.clock_ahead_s
 
     def boards(self, now_s: float) -> BoardTable:
         """Every board, with the values that are known now."""
@@ -351,11 +354,6 @@ class TelemetryState:
         """The accepted messages by kind, and the refused ones by reason."""
         with self._lock:
             return dict(self.accepted_kinds), dict(self.refused)
-
-    def link_columns(self, now_s: float) -> LinkColumns:
-        """Every pair with a value that is known now, as columns."""
-        with self._lock:
-            return self._links.columns(now_s)
 
     def lost_messages(self, node: str) -> int:
         """How many messages of this node were lost."""
@@ -390,10 +388,11 @@ class TelemetryState:
             readings = self._links.fresh(now_s, estimated_from, node, pairs)
         return readings()
 
-    def pairs(self, now_s: float) -> PairReading:
-        """All pairs of nodes with a round trip that is known now, in columns."""
+    def pairs(self, now_s: float, *, by_broker: bool = True) -> PairReading:
+        """All pairs of nodes with a round trip that is known now, or that get no reply, in columns.
+        by_broker: with those of which only the way over the broker is known."""
         with self._lock:
-            return self._links.pairs(now_s)
+            return self._links.pairs(now_s, by_broker=by_broker)
 
     def node_links(self, names: Iterable[str], now_s: float) -> list[NodeLink]:
         """What is known of the links of these nodes."""

@@ -125,18 +125,20 @@ class LeadershipCondition(_message.Message):
     def __init__(self, leads: _Optional[bool] = ..., holder: _Optional[str] = ...) -> None: ...
 
 class BoardsCondition(_message.Message):
-    __slots__ = ("total", "reporting", "median_age_s", "oldest_age_s", "boards")
+    __slots__ = ("total", "reporting", "median_age_s", "oldest_age_s", "boards", "report_ttl_s")
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     REPORTING_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_AGE_S_FIELD_NUMBER: _ClassVar[int]
     OLDEST_AGE_S_FIELD_NUMBER: _ClassVar[int]
     BOARDS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_TTL_S_FIELD_NUMBER: _ClassVar[int]
     total: int
     reporting: int
     median_age_s: float
     oldest_age_s: float
     boards: _containers.RepeatedCompositeFieldContainer[BoardCondition]
-    def __init__(self, total: _Optional[int] = ..., reporting: _Optional[int] = ..., median_age_s: _Optional[float] = ..., oldest_age_s: _Optional[float] = ..., boards: _Optional[_Iterable[_Union[BoardCondition, _Mapping]]] = ...) -> None: ...
+    report_ttl_s: float
+    def __init__(self, total: _Optional[int] = ..., reporting: _Optional[int] = ..., median_age_s: _Optional[float] = ..., oldest_age_s: _Optional[float] = ..., boards: _Optional[_Iterable[_Union[BoardCondition, _Mapping]]] = ..., report_ttl_s: _Optional[float] = ...) -> None: ...
 
 class BoardCondition(_message.Message):
     __slots__ = ("name", "agent", "states", "report_age_s", "clock_ahead_s")

@@ -12,7 +12,6 @@ from leadline_controller.api.metrics import MetricsReader, MetricsSource
 from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.api.settings import MetricsSettings, ServeError
 from leadline_controller.decisions.log import BOUND, GONE, PENDING
-from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
@@ -49,7 +48,7 @@ def known(harness: ControllerHarness) -> InspectionSource:
 
 def reader(harness: ControllerHarness, **changed: object) -> MetricsReader:
     settings = MetricsSettings("127.0.0.1:0", None, **changed)  # type: ignore[arg-type]
-    return MetricsReader(MetricsSource(known(harness), Instruments(), settings, HistorySettings()))
+    return MetricsReader(MetricsSource(known(harness), Instruments(), settings))
 
 
 def samples(families: Iterable[object]) -> Samples:
@@ -105,6 +104,14 @@ def test_values_are_in_base_units_and_what_is_unknown_is_missing() -> None:
     found = read(reader(harness))
     assert math.isnan(value(found, "board_cpu_usage_ratio", node="n1"))
     assert value(found, "board_report_age_seconds", node="n1") == 74.0
+
+
+def test_a_board_that_never_reported_has_no_age_of_its_report() -> None:
+    harness = example_controller()
+    harness.telemetry.birth(Agent("born"), harness.stamp("born"))
+    found = read(reader(harness))
+    assert value(found, "board_info", node="born", model="", agent_version="") == 1.0
+    assert math.isnan(value(found, "board_report_age_seconds", node="born"))
 
 
 @pytest.mark.parametrize(("flags", "shown"), [({}, math.nan), ({"throttled": False}, 0.0)])
@@ -186,7 +193,7 @@ def test_columns_are_what_readings_of_links_say() -> None:
     harness.telemetry.estimate_rtts(harness.now_s)  # now single rounds count less
     harness.now_s += 400  # more than half of the time to live
     harness.telemetry.rtts("n0", harness.stamp("n0"), {"n1": PingRound(0.3)})
-    columns = harness.telemetry.link_columns(harness.now_s)
+    columns = harness.telemetry.pairs(harness.now_s)
     found = {
         frozenset((columns.names[a], columns.names[b])): (rtt, error, loss, stale)
         for (a, b), rtt, error, loss, stale in zip(

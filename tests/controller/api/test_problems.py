@@ -135,7 +135,19 @@ def test_clocks_that_differ_are_one_line_with_the_largest_difference() -> None:
 
 def test_the_commands_name_the_pod() -> None:
     (problem,) = assess(reading(FAULTS["pods-unschedulable"]))[0]
-    assert problem.commands[0] == "leadline explain default/giant"
+    assert list(problem.commands) == [
+        "leadline explain default/giant",
+        "kubectl -n default describe pod giant",
+    ]
+
+
+def test_a_binding_that_failed_long_ago_says_nothing_of_now() -> None:
+    assert kinds(reading('last_decision { outcome: "failed: the pod is on n2" age_s: 900 }')) == []
+
+
+def test_boards_that_report_seldom_are_not_late() -> None:
+    assert kinds(reading("boards { median_age_s: 45 report_ttl_s: 180 }")) == []
+    assert kinds(reading("boards { median_age_s: 95 report_ttl_s: 180 }")) == ["reports-late"]
 
 
 @given(st.text(max_size=2000))

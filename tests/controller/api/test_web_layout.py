@@ -20,8 +20,17 @@ def reading(
     ends = np.array([[names.index(each) for each in pair] for pair in rtts], dtype=np.int64)
     ends, rtt_ms = ends.reshape(-1, 2), np.array(list(rtts.values()))
     estimates = estimate(names, ends, rtt_ms) if fitted else None
+    unknown = np.full(len(ends), np.nan)
     return PairReading(
-        tuple(names), ends, rtt_ms, np.zeros(len(ends), dtype=np.bool_), tested, estimates
+        names=tuple(names),
+        ends=ends,
+        rtt_ms=rtt_ms,
+        error_ms=unknown,
+        near_ms=unknown,
+        loss=unknown,
+        is_stale=np.zeros(len(ends), dtype=np.bool_),
+        tested=dict.fromkeys(tested, 100.0),
+        estimates=estimates,
     )
 
 
@@ -196,8 +205,7 @@ def test_the_matrix_has_measured_estimated_and_lost_pairs() -> None:
     del rtts["s0-0", "s0-2"]
     finite = {pair: value for pair, value in rtts.items() if np.isfinite(value)}
     fit = reading(names, finite, fitted=True)
-    base = reading(names, rtts)
-    pairs = PairReading(base.names, base.ends, base.rtt_ms, base.is_stale, (), fit.estimates)
+    pairs = reading(names, rtts)._replace(estimates=fit.estimates)
     rtt_ms, source = matrix(names, pairs)
     words = [[SOURCES[each] for each in row] for row in source.tolist()]
     assert words[0][1] == "unreachable"

@@ -2,21 +2,30 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from leadline_controller.api.certificates import CertificateFile
+from leadline_controller.api.problems import CHECKS
 from leadline_controller.cli.__main__ import run
+from leadline_controller.cli.status import overview
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.ports import ForbiddenError, UnavailableError
 from leadline_controller.kube.reachability import ReachabilityLog
+from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.rescheduling.journal import Journal, Pause
+from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.telemetry.session import BrokerReading
+from leadline_wire.v1 import status_pb2 as pb
+from rich.table import Table
 
 from tests.controller.api.api_harness import ControllerHarness, answering, example_controller
 from tests.support.certificates import Authority
@@ -240,6 +249,43 @@ async def test_certificates_that_end(parts: Parts, tmp_path: Path, leadline: Lea
     }
 
 
+async def test_a_clock_that_was_never_set_cannot_tell_when_anything_ends(
+    parts: Parts, tmp_path: Path, leadline: Leadline
+) -> None:
+    good = Authority(tmp_path).client("good")
+    parts.certificates.append(CertificateFile("broker.tls.cert_file", good.cert_file))
+    parts.harness.decisions.now = lambda: Moment("boot", parts.harness.now_s, None)
+    journal = Journal.__new__(Journal)
+    journal.pause, journal._notes = Pause(1.8e9, 1.9e9), ()
+    rescheduler = SimpleNamespace(
+        now_unix_s=lambda: None,
+        journal=journal,
+        settings=ReschedulingSettings(),
+        running=None,
+    )
+    object.__setattr__(parts.harness.source, "rescheduler", lambda: rescheduler)
+    code, answer = await told(leadline)
+    assert code == HEALTHY
+    assert answer["certificates"] == []
+    assert answer["rescheduling"]["paused"] is True
+    assert answer["rescheduling"]["pause_left_s"] is None
+
+
+async def test_the_budget_of_all_boards_is_not_read_in_the_event_loop(
+    parts: Parts, leadline: Leadline
+) -> None:
+    readers = []
+
+    def budget() -> BudgetReading:
+        readers.append(threading.current_thread())
+        return BudgetReading()
+
+    object.__setattr__(parts.harness.source, "budget", budget)
+    assert (await told(leadline))[0] == HEALTHY
+    assert readers
+    assert threading.main_thread() not in readers
+
+
 @pytest.mark.parametrize("command", ["status", "doctor"])
 def test_a_controller_that_cannot_be_reached(
     capsys: pytest.CaptureFixture[str], command: str
@@ -248,6 +294,17 @@ def test_a_controller_that_cannot_be_reached(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "systemctl status leadline-controller" in captured.err
+
+
+def test_the_line_of_a_part_with_a_problem_is_red() -> None:
+    parts = [part for part in CHECKS if part not in ("boards", "certificates")]
+    answer = pb.GetStatusResponse(fine=parts)
+    answer.certificates.add(setting="grpc.tls.cert_file", path="/c.pem", left_s=-1)
+    lines = next(overview(answer, wide=False))
+    assert isinstance(lines, Table)
+    names, texts = (list(column.cells) for column in lines.columns)
+    red = [str(name) for name, text in zip(names, texts, strict=True) if text.style == "red"]  # type: ignore[union-attr]
+    assert red == ["boards", "certificates"]
 
 
 async def test_names_of_others_cannot_rewrite_the_screen(parts: Parts, leadline: Leadline) -> None:

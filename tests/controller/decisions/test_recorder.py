@@ -1,5 +1,7 @@
 """The outcome of a decision is stored even if the log has long evicted the decision."""
 
+import asyncio
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
@@ -8,7 +10,7 @@ import pytest
 from leadline_controller.decisions.explanation import explanation
 from leadline_controller.decisions.log import BOUND, DELETED, GONE, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import DatabaseReading, Recorder
-from leadline_controller.decisions.store import HistorySettings
+from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.framework.cycle import decide
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodDeleted
@@ -114,13 +116,53 @@ async def test_a_reading_has_the_size_of_the_file_and_why_it_cannot_be_written(
             await recorder.about("default/one")  # what was put before is written by then
             await recorder.about("default/one")  # and measured
             reading = recorder.reading()
-            assert reading.path == path
+            assert (reading.path, reading.max_bytes) == (path, 64 * 2**20)
             assert (reading.size_bytes > 0) is is_sound
             assert (reading.problem == "") is is_sound
             assert reading.free_bytes is not None
             assert reading.lost == 0
         finally:
             await recorder.stop()
+
+
+async def test_a_reading_that_is_asked_for_has_the_disk_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
+    await recorder.measure()  # before the start
+    recorder.start()
+    try:
+        assert await recorder.restored() == []
+        monkeypatch.setattr(Store, "usage", lambda _: (7, 42))
+        await recorder.measure()
+        assert (recorder.reading().size_bytes, recorder.reading().free_bytes) == (7, 42)
+    finally:
+        await recorder.stop()
+
+
+async def test_a_disk_that_hangs_while_it_makes_changes_durable_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def hang(_: Store) -> None:
+        begun.set()
+        goes_on.wait(60)
+
+    monkeypatch.setattr("leadline_controller.decisions.recorder._DURABLE_AFTER_S", 0.0)
+    monkeypatch.setattr("leadline_controller.decisions.recorder._MEASURE_S", 0.01)
+    monkeypatch.setattr(Store, "checkpoint", hang)
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
+    log = DecisionLog(sink=recorder.put)
+    recorder.start()
+    try:
+        add_pending(log, ("one",))
+        assert await asyncio.to_thread(begun.wait, 60)
+        await recorder.measure()  # does not wait for the disk
+        assert recorder.reading().late_s > 0
+    finally:
+        goes_on.set()
+        await recorder.stop()
 
 
 async def test_a_reading_without_a_file_has_none() -> None:

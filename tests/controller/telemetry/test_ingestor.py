@@ -554,15 +554,16 @@ def test_a_report_tells_by_how_much_the_boards_clock_is_ahead() -> None:
         topic = board.topic(topics.Kind.REPORT)
         ingestor.ingest(topic, payload(report), SCHEMA, NOW_S, retained=False)
 
-    assert state.clock_ahead_s("n1") is None
+    assert state.clock_ahead_s("n1", NOW_S) is None
     sent(-600)
-    assert state.clock_ahead_s("n1") == pytest.approx(-600)
+    assert state.clock_ahead_s("n1", NOW_S) == pytest.approx(-600)
     sent(3.5, age_ms=5000)  # measured earlier, and sent now
-    assert state.clock_ahead_s("n1") == pytest.approx(3.5)
+    assert state.clock_ahead_s("n1", NOW_S) == pytest.approx(3.5)
+    assert state.clock_ahead_s("n1", NOW_S + 61) is None
     ingestor.ingest(
         board.topic(topics.Kind.REPORT), payload(board.report()), SCHEMA, NOW_S, retained=False
     )
-    assert state.clock_ahead_s("n1") is None  # of an agent before this field
+    assert state.clock_ahead_s("n1", NOW_S) is None  # of an agent before this field
 
 
 def test_a_wall_clock_beyond_all_bounds_is_refused(ingest: IngestHarness) -> None:

@@ -21,7 +21,7 @@ from leadline_controller.telemetry.session import (
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_wire import topics
 from leadline_wire.v1 import telemetry_pb2 as pb
-from paho.mqtt.client import Client
+from paho.mqtt.client import Client, DisconnectFlags
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
@@ -304,6 +304,27 @@ def test_a_refused_subscription_is_logged_with_what_to_do(caplog: pytest.LogCapt
         "the broker at broker.example:8883 does not let us read birth, report of cluster lab; "
         "allow it in its ACL"
     )
+
+
+def test_attempts_that_fail_change_neither_why_nor_since_when_there_is_no_session() -> None:
+    """Called by hand: paho says that the connection ended after each attempt, refused or not."""
+    ears = RunningSession("broker.example", 8883)
+    session, client = ears.session, ears.session._client
+    ended = (DisconnectFlags(False), ReasonCode(PacketTypes.DISCONNECT, "Unspecified error"), None)
+    began_s = ears.now_s
+    for _ in range(3):
+        ears.now_s += 60
+        session._client.begun_s = ears.now_s
+        no = ReasonCode(PacketTypes.CONNACK, "Not authorized")
+        session._connected(client, None, None, no, None)
+        session._disconnected(client, None, *ended)
+        assert (session.reading().why, session.reading().since_s) == ("Not authorized", began_s)
+    session._disconnected(client, None, *ended)  # closed before any answer, as with TLS 1.3
+    assert session.reading().why == "the connection was lost"
+    session._connected(client, None, None, ReasonCode(PacketTypes.CONNACK, "Success"), None)
+    ears.now_s += 5
+    session._disconnected(client, None, *ended)
+    assert session.reading().since_s == ears.now_s
 
 
 # TLS.

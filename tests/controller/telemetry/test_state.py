@@ -547,6 +547,10 @@ def test_broker_legs_are_bounded_and_old_ones_are_replaced() -> None:
     for name in new:
         builder.rtt(name, BROKER, 1.0, 300.0)
     assert links(builder, 300.0) == {("b1", "b2"): (2.0, "mqtt")}
+    pairs = builder.state.pairs(300.0)
+    assert [[pairs.names[each] for each in pair] for pair in pairs.ends.tolist()] == [["b1", "b2"]]
+    assert (pairs.rtt_ms.tolist(), pairs.error_ms.tolist()) == ([2.0], [2.0])
+    assert len(builder.state.pairs(300.0, by_broker=False).ends) == 0
 
 
 def test_the_table_of_links_follows_nodes_values_and_time() -> None:

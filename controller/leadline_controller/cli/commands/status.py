@@ -7,7 +7,7 @@ from leadline_controller.cli.client import Endpoint, connection_options
 from leadline_controller.cli.output import Format, output_option
 
 
-@click.command(epilog="Example: leadline status --quiet || mail -s leadline root")
+@click.command(epilog="Example: leadline status --quiet")
 @shown.quiet_option
 @output_option
 @connection_options
