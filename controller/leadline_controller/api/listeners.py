@@ -10,6 +10,7 @@ import stat
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from leadline_controller.api.settings import ListenAddress
 
@@ -138,7 +139,7 @@ async def accept(
             await asyncio.sleep(_PAUSE_S)
 
 
-async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel the tasks and wait for their end."""
     for task in tasks:
         task.cancel()

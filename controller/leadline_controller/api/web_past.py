@@ -88,30 +88,32 @@ def _nodes(
     picture: Picture, values: Mapping[str, _Values], placed: Mapping[str, PlacedPod]
 ) -> Iterable[Json]:
     on = by_node(placed)
-    names = sorted({*picture.nodes, *values}, key=in_order)
+    names = sorted({*picture.nodes, *values, *on}, key=in_order)
     for name in names:
         now, then = picture.nodes.get(name, {}), values.get(name, {})
         shown = {
             field: web_json.number(then.get(SeriesKey(metric)))
             for field, metric in _METRICS.items()
         }
+        reported = any(key.name != RTT for key in then)
         yield {
             "name": name,
             "x": now.get("x", 0.5),
             "y": now.get("y", 1.0),
             "placed": now.get("placed", False),
-            "online": any(key.name != RTT for key in then),
-            "in_cluster": now.get("in_cluster", False),
+            "agent": "online" if reported else "silent",
+            "online": reported,
+            "in_cluster": None,
             "ready": None,
-            "schedulable": now.get("schedulable"),
+            "schedulable": None,
             "tier": now.get("tier", ""),
             "notes": [],
             **shown,
-            "bandwidth_kind": "unknown" if shown["bandwidth_mbps"] is None else "exact",
+            "bandwidth_kind": "unknown",  # the series has bounds as well, and does not tell
             "bandwidth_source": "",
             "bandwidth_age_s": None,
             "age_s": None,
-            "pods": on.get(name, [])[:200],
+            **web_json.listed(on.get(name, [])),
         }
 
 
