@@ -53,19 +53,14 @@ export function roundTrip(link) {
 
 /** A board's state in words: [text, tone], tone "", "warn" or "bad". */
 export function boardState(node, live) {
-  const words = [];
-  let tone = "";
-  if (node.online === false) {
-    words.push(live ? "offline" : "silent");
-    tone = "bad";
-  } else if (node.online === true) words.push(live ? "online" : "reported");
-  else words.push("never heard");
+  const words = [!live && node.agent === "online" ? "reported" : node.agent];
+  let tone = node.online === false ? "bad" : "";
   if (node.ready === false) words.push("not ready");
   if (node.in_cluster === false) words.push("not in the cluster");
   if (node.schedulable === false) words.push("takes no pods");
   const notes = node.notes ?? [];
   if (notes.length && !tone) tone = "warn";
-  return [[...words, ...notes].join(", "), tone];
+  return [[...new Set([...words, ...notes])].join(", "), tone];
 }
 
 /** The upper limits of the colours for bandwidth, in Mbit/s. */
