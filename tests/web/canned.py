@@ -20,7 +20,7 @@ from leadline_controller.api.web import CONTENT_SECURITY_POLICY
 
 FILES = Path(leadline_controller.web.__path__[0])
 NOW_UNIX_S = 1_800_000_000.0
-SOURCES = ["unknown", "measured", "stale", "triangulated", "estimated", "unreachable"]
+SOURCES = ["unknown", "measured", "stale", "triangulated", "estimated", "unreachable", "bounded"]
 Json = dict[str, Any]
 
 

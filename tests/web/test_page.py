@@ -301,6 +301,7 @@ def test_what_is_known_of_an_agent_is_said_and_no_more(browser: Browser) -> None
     cluster.nodes[1] |= {"agent": "silent", "online": False, "notes": ["no fresh report"]}
     unheard = {"notes": ["the broker does not answer", "not ready"], "ready": False}
     cluster.nodes[2] |= {"agent": "unknown", "online": None, **unheard}
+    cluster.links[0] |= {"source": "bounded", "rtt_ms": 12.1, "error_ms": 12.1}
     with served(cluster) as server, page_of(browser) as (page, errors):
         go(page, server.address)
         state = page.locator("#boards tr", has_text="attic-2").locator("td").first
@@ -308,6 +309,8 @@ def test_what_is_known_of_an_agent_is_said_and_no_more(browser: Browser) -> None
         state = page.locator("#boards tr", has_text="attic-3").locator("td").first
         expect(state).to_have_text("unknown, not ready, the broker does not answer")
         expect(page.locator("#map-summary")).to_contain_text("1 offline or silent")
+        page.locator("#links-details summary").click()
+        expect(page.locator("#links")).to_contain_text("≤ 12.1 ms")
         assert errors == []
 
 

@@ -99,7 +99,7 @@ class Feed:
     async def refresh(self) -> Picture:
         """The overview, at most a second old (in a large cluster a few seconds)."""
         async with self._lock:
-            self._add_decisions()
+            await self._add_decisions()
             if self._loop_s() - self._read_s < self._pause_s:
                 return self.picture
             if self._loop_s() - self._laid_s >= self._layout_pause_s:
@@ -200,18 +200,23 @@ class Feed:
             "lease_holder": source.leadership.holder(),
         }
 
-    def _add_decisions(self) -> None:
+    async def _add_decisions(self) -> None:
         source = self._source
         new = sorted(
             (each for each in source.decisions.all() if each.number > self._decision),
             key=lambda each: each.number,
         )
+        if not new:
+            return
         now = source.decisions.now()
-        for record in new[-_MOST_DECISIONS:]:
-            shown = web_json.encode(web_json.decision(placements.placement(record, now)))
+
+        def encoded() -> list[bytes]:
+            listed = [placements.placement(each, now) for each in new[-_MOST_DECISIONS:]]
+            return [web_json.encode(web_json.decision(each)) for each in listed]
+
+        for shown in await asyncio.to_thread(encoded):
             self._append(Event(self._number + 1, shown, {}, {}, len(shown)))
-        if new:
-            self._decision = new[-1].number
+        self._decision = new[-1].number
 
     async def _read(self) -> Picture:
         reader = NodeReader(self._source)

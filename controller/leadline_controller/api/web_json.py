@@ -113,7 +113,7 @@ def link(status: pb.LinkStatus) -> Json:
         "b": b,
         "rtt_ms": _field(status, "rtt_ms"),
         "error_ms": _field(status, "rtt_error_ms"),
-        "source": status.rtt_source,
+        "source": "bounded" if status.rtt_method == "mqtt" else status.rtt_source,
         "age_s": _field(status, "rtt_age_s"),
         "loss": _field(status, "loss"),
         "jitter_ms": _field(status, "jitter_ms"),

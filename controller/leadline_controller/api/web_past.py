@@ -61,13 +61,17 @@ async def _decided(
 ) -> dict[str, PlacedPod]:
     """The pods that are still where an earlier decision put them, by uid."""
     records, _ = await source.history.since(None)
-    here, now = journal.now(), source.decisions.now()
-    found = {}
-    for record in records:
-        at_s, pod = record.last.unix_s(now), here.get(record.uid)
-        if pod is not None and pod.node == record.node and at_s is not None and at_s <= unix_s:
-            found[record.uid] = pod
-    return found
+    here, now = dict(journal.now()), source.decisions.now()
+
+    def found() -> dict[str, PlacedPod]:
+        placed = {}
+        for record in records:
+            at_s, pod = record.last.unix_s(now), here.get(record.uid)
+            if pod is not None and pod.node == record.node and at_s is not None and at_s <= unix_s:
+                placed[record.uid] = pod
+        return placed
+
+    return await asyncio.to_thread(found)
 
 
 def _values(blocks: Iterable[tuple[str, Block]], minute: int) -> dict[str, _Values]:

@@ -110,7 +110,9 @@ class LinkColumns(NamedTuple):
 class PairReading:
     """m pairs of nodes. ends: indexes into names, shape (m, 2), each pair once. rtt_ms: shape (m,),
     infinite if the last rounds got no reply. is_stale: shape (m,). tested: the pairs with a
-    bandwidth test, the newest first. estimates: of the other pairs, None before the first fit."""
+    bandwidth test, the newest first. estimates: of the other pairs, None before the first fit.
+    bounds: so many of the last pairs have an upper bound instead, made of both nodes' round trips
+    to the broker."""
 
     names: tuple[str, ...]
     ends: Ints
@@ -118,6 +120,7 @@ class PairReading:
     is_stale: Bools
     tested: Sequence[tuple[str, str]]
     estimates: RttEstimates | None
+    bounds: int = 0
 
 
 class LinkState:
@@ -396,7 +399,13 @@ class LinkState:
             if now_s - test[1] <= self._bandwidth_ttl_s
         )
         return PairReading(
-            tuple(names), ends, rtt_ms, is_stale, [pair for _, pair in tested], self._estimates
+            tuple(names),
+            ends,
+            rtt_ms,
+            is_stale,
+            [pair for _, pair in tested],
+            self._estimates,
+            len(bounds),
         )
 
     # Estimates: the fit takes longer than the lock may be held.

@@ -43,12 +43,14 @@ export function bandwidth(mbps, kind) {
   return kind === "suspect" || kind === "host-limited" ? `${text} (${kind})` : text;
 }
 
+export const ROUND_TRIP_MARKS = { estimated: "~ ", triangulated: "~ ", bounded: "≤ " };
+
 export function roundTrip(link) {
   if (link.source === "unreachable") return "no answer";
   if (!known(link.rtt_ms)) return UNKNOWN;
   const guessed = link.source === "estimated" || link.source === "triangulated";
   const error = guessed && known(link.error_ms) ? ` ± ${number(link.error_ms)}` : "";
-  return `${guessed ? "~ " : ""}${number(link.rtt_ms)}${error} ms`;
+  return `${ROUND_TRIP_MARKS[link.source] ?? ""}${number(link.rtt_ms)}${error} ms`;
 }
 
 /** A board's state in words: [text, tone], tone "", "warn" or "bad". */

@@ -15,6 +15,7 @@ const LINES = {
   measured: { type: "solid", opacity: 0.9 },
   stale: { type: "solid", opacity: 0.3 },
   triangulated: { type: "dashed", opacity: 0.7 },
+  bounded: { type: "dashed", opacity: 0.7 },
   estimated: { type: "dotted", opacity: 0.7 },
   unreachable: { type: [2, 6], opacity: 0.9 },
 };

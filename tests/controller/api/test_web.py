@@ -401,7 +401,9 @@ async def test_bounds_from_the_broker_are_shown_where_pings_are_not_permitted() 
         _, pairs = await get(f"{address}/api/pairs")
     (link,) = answer["links"]
     assert (link["a"], link["b"], link["rtt_ms"], link["error_ms"]) == ("n1", "n2", 4.0, 4.0)
+    assert link["source"] == "bounded"
     assert pairs["rtt_ms"][0][1] == 4.0
+    assert pairs["sources"][pairs["source"][0][1]] == "bounded"
     assert all(each["placed"] for each in answer["nodes"])
 
 

@@ -3,17 +3,19 @@
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from leadline_controller.api import web_feed
+from leadline_controller.api import web_feed, web_json
 from leadline_controller.api.web import WebLimits, WebServer
 from leadline_controller.api.web_feed import Feed
 from leadline_controller.api.web_journal import PlacementJournal
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.telemetry.paths import PingRound
+from leadline_wire.v1 import control_pb2 as pb
 
 from tests.controller.api.api_harness import ControllerHarness, pod
 from tests.controller.api.web_harness import LOCAL, PATIENCE_S, POLL_S, answering, get, streaming
@@ -120,6 +122,24 @@ async def test_decisions_and_their_outcomes_are_sent(
         harness.decisions.set_outcome("default/new", "bound")
         decision = await events.until("decision")
     assert (decision["id"], decision["outcome"]) == ("default/new", "bound")
+
+
+async def test_decisions_are_encoded_beside_the_event_loop(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler has made a burst of them, and goes on."""
+    original, threads = web_json.decision, set[threading.Thread]()
+
+    def decision(placement: pb.Placement) -> web_json.Json:
+        threads.add(threading.current_thread())
+        return original(placement)
+
+    monkeypatch.setattr(web_json, "decision", decision)
+    feed = Feed(harness.source, PlacementJournal(lambda: harness.now_s, "leadline"), poll_s=0.0)
+    harness.place(pod("new"))
+    await feed.refresh()
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_a_pod_that_is_bound_appears_on_its_board(harness: ControllerHarness) -> None:
