@@ -176,7 +176,7 @@ export class MapView {
       `${count(this.#overview.links.size, "link")} shown`,
     ];
     if (silent) parts.push(`${silent} ${live ? "offline or silent" : "silent"}`);
-    if (unknown) parts.push(`of ${unknown} nothing is heard`);
+    if (unknown) parts.push(`${unknown} not heard`);
     if (slow.length) parts.push(`${slow.length} below 10 Mbit/s`);
     return parts.join(", ");
   }
