@@ -346,6 +346,18 @@ def test_the_slider_shows_the_past(browser: Browser) -> None:
         assert errors == []
 
 
+def test_a_time_that_cannot_be_shown_is_not_claimed(browser: Browser) -> None:
+    with served(Cluster(4)) as server, page_of(browser) as (page, _):
+        go(page, server.address)
+        server.stop()
+        slider = page.locator("#slider")
+        slider.focus()
+        for _ in range(30):
+            page.keyboard.press("ArrowLeft")
+        expect(page.locator("#problem")).to_contain_text("is not shown: the controller is starting")
+        expect(slider).to_have_attribute("aria-valuetext", "now, live")
+
+
 def drawn_near_the_lower_edge(page: Page) -> None:
     """Wait until the heat map's last rows are there: it is drawn in parts."""
     page.wait_for_function(

@@ -373,6 +373,7 @@ export function drawLegend(box) {
       entry(swatch("stroke faded", "text"), "stale"),
       entry(swatch("stroke dashed", "text"), "bounded by others"),
       entry(swatch("stroke dotted", "text"), "estimated"),
+      entry(swatch("stroke flapping", "text"), "flapping"),
       entry(swatch("stroke dotted", "bad"), "no answer"),
     ),
     group(
