@@ -83,6 +83,10 @@ class WebLimits:
     login: LoginLimits = field(default_factory=LoginLimits)
 
 
+class _BadRequestError(Exception):
+    """The request makes no sense; str() says why."""
+
+
 class _NotThereError(Exception):
     """There is no such node or decision; str() says why."""
 
@@ -206,7 +210,7 @@ class WebServer:
             return await self._error(request, error.status, text, headers)
         except _NotThereError as error:
             return await self._error(request, 404, str(error))
-        except ValueError as error:
+        except _BadRequestError as error:
             return await self._error(request, 400, str(error))
         except TimeoutError:
             return await self._error(request, 503, "too slow; try again", {"Retry-After": "5"})
@@ -261,6 +265,10 @@ class WebServer:
         if "unix_s" not in request.query:
             return await self._feed.overview()
         unix_s = _number(request, "unix_s", 0.0)
+        oldest_unix_s = self._feed.unix_s() - web_past.OLDEST_S
+        if not oldest_unix_s <= unix_s <= self._feed.unix_s() + 60:
+            days = web_past.OLDEST_S // 86_400
+            raise _BadRequestError(f"unix_s: expected a time of the last {days} days")
         await self._feed.refresh()
         return await web_past.overview(self._source, self._journal, self._feed, unix_s)
 
@@ -311,9 +319,9 @@ class WebServer:
         name = _name(request.query.get("node", ""))
         metrics = request.query.getall("metric", [])
         if not name:
-            raise ValueError("node: expected the name of a board")
+            raise _BadRequestError("node: expected the name of a board")
         if len(metrics) > _MOST_METRICS:
-            raise ValueError(f"metric: expected at most {_MOST_METRICS}")
+            raise _BadRequestError(f"metric: expected at most {_MOST_METRICS}")
         asked = pb.GetHistoryRequest(
             from_unix_s=_number(request, "since_unix_s", 0.0),
             to_unix_s=_number(request, "until_unix_s", 0.0),
@@ -321,8 +329,11 @@ class WebServer:
         )
         now_unix_s = now.unix_s(now)
         if now_unix_s is None:
-            raise ValueError("nothing is recorded: this machine's clock was never set")
-        shown = history.span(asked, now_unix_s)
+            raise _BadRequestError("nothing is recorded: this machine's clock was never set")
+        try:
+            shown = history.span(asked, now_unix_s)
+        except ValueError as error:
+            raise _BadRequestError(str(error)) from None
         blocks = await history.blocks_of(source, name, shown, now_unix_s)
         if not blocks and name not in NodeReader(source).names:
             raise _NotThereError(_NO_NODE.format(name))
@@ -336,7 +347,7 @@ class WebServer:
     async def _decisions(self, request: web.Request) -> bytes:
         limit = _number(request, "limit", float(_LISTED))
         if not (limit.is_integer() and 1 <= limit <= _MOST_LISTED):
-            raise ValueError(f"limit: expected 1 to {_MOST_LISTED}")
+            raise _BadRequestError(f"limit: expected 1 to {_MOST_LISTED}")
         before = _number(request, "before", math.inf)
         now = self._source.decisions.now()
         shown = placements.selection(pb.ListPlacementsRequest(), self._source)
@@ -426,7 +437,7 @@ class WebServer:
 
 def _name(text: str) -> str:
     if len(text) > _LONGEST_NAME:
-        raise ValueError(f"expected a name of at most {_LONGEST_NAME} characters")
+        raise _BadRequestError(f"expected a name of at most {_LONGEST_NAME} characters")
     return text
 
 
@@ -439,5 +450,5 @@ def _number(request: web.Request, name: str, default: float) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{name}: expected a number")
+        raise _BadRequestError(f"{name}: expected a number")
     return value

@@ -287,6 +287,20 @@ async def test_no_board_is_online_that_nobody_hears(harness: ControllerHarness) 
     assert n1(unheard) == ("unknown", None)
 
 
+async def test_a_fault_of_ours_is_no_bad_request(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def links_of(self: NodeReader, node: str) -> list[object]:
+        raise ValueError("shapes (2,) and (3,)")
+
+    monkeypatch.setattr(NodeReader, "links_of", links_of)
+    async with answering(harness) as address:
+        status, answer = await get(f"{address}/api/nodes/n1")
+    assert status == 500
+    assert "report it" in answer["error"]
+    assert "/api/nodes/n1" in caplog.text
+
+
 async def test_work_that_nobody_waits_for_keeps_its_turn(
     harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
