@@ -16,14 +16,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import leadline_controller.web
+from leadline_controller.api.web import CONTENT_SECURITY_POLICY
 
 FILES = Path(leadline_controller.web.__path__[0])
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'"
-)
 NOW_UNIX_S = 1_800_000_000.0
-SOURCES = ["unknown", "measured", "stale", "triangulated", "estimated", "unreachable"]
+SOURCES = ["unknown", "measured", "stale", "triangulated", "estimated", "unreachable", "bounded"]
 Json = dict[str, Any]
 
 
@@ -54,6 +51,7 @@ class Cluster:
                     "x": x,
                     "y": y,
                     "placed": True,
+                    "agent": "online",
                     "online": True,
                     "in_cluster": True,
                     "ready": True,
@@ -74,8 +72,9 @@ class Cluster:
         slow = {"bandwidth_mbps": 4.9, "bandwidth_kind": "exact", "notes": ["under-voltage"]}
         self.nodes[-1] |= slow
         if boards > 10:
-            self.nodes[5] |= {"online": False, "age_s": 4000.0}
-            self.nodes[7] |= {"online": None, "age_s": None, "bandwidth_mbps": None}
+            self.nodes[5] |= {"agent": "offline", "online": False, "age_s": 4000.0}
+            unknown = {"agent": "unknown", "online": None}
+            self.nodes[7] |= unknown | {"age_s": None, "bandwidth_mbps": None}
         self.links = self._links()
         self.decisions = [
             self.decision(f"web-{k}", self.nodes[k % boards]["name"], NOW_UNIX_S - 40 * k)
@@ -349,7 +348,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         self.wfile.write(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser import AXE, DESKTOP, PATIENCE_MS, PHONE, chromium, page_of, ready
-from tests.web.canned import NOW_UNIX_S, Cluster, served
+from tests.web.canned import NOW_UNIX_S, Canned, Cluster, served
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE_MS)
@@ -236,6 +237,83 @@ def test_a_restart_of_the_controller_is_survived(browser: Browser) -> None:
         expect(page.locator("#decision-list a").first).to_have_text("default/after → newcomer")
 
 
+def until_asked(page: Page, server: Canned, path: str, times: int) -> None:
+    """Wait until the page has asked for this so many times."""
+    for _ in range(PATIENCE_MS // 100):
+        if server.requested.count(path) >= times:
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"{path} was asked for {server.requested.count(path)} times, not {times}")
+
+
+def test_a_controller_that_is_not_heard_any_more_is_not_live(browser: Browser) -> None:
+    """A power cut ends no connection."""
+    with served(Cluster(4)) as server, page_of(browser) as (page, errors):
+        page.clock.install()
+        go(page, server.address)
+        for _ in range(3):
+            page.clock.fast_forward(30_000)
+            server.send("alive", {})
+            page.wait_for_timeout(500)
+        assert server.requested.count("/api/overview") == 1
+        page.clock.fast_forward(60_000)
+        until_asked(page, server, "/api/overview", 2)
+        assert errors == []
+
+
+def test_a_decision_during_the_load_is_not_missed(browser: Browser) -> None:
+    """It comes after the list, had the page asked for both at once, and before the stream."""
+
+    class Deciding(Cluster):
+        def overview(self, unix_s: float | None) -> dict[str, Any]:
+            answer = super().overview(unix_s)
+            for _ in range(10):
+                if any(path.startswith("/api/decisions") for path in server.requested):
+                    break
+                time.sleep(0.1)
+            time.sleep(0.3)
+            self.decisions.insert(0, self.decision("meanwhile", "attic-1", NOW_UNIX_S))
+            return answer
+
+    with served(Deciding(4)) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        expect(page.locator("#decision-list a").first).to_have_text("default/meanwhile → attic-1")
+        assert errors == []
+
+
+def test_a_board_stays_in_sight_while_the_controller_restarts(browser: Browser) -> None:
+    with served(Cluster(4)) as server, page_of(browser) as (page, _):
+        go(page, server.address, "#/boards/attic-2")
+        page.wait_for_selector("#board-charts canvas")
+        server.stop()
+        page.wait_for_selector("#state[data-state=waiting]")
+        with page.expect_response(lambda answer: "/api/history" in answer.url) as failed:
+            page.select_option("#board-span", "3600")
+        assert failed.value.status == 503
+        failed.value.finished()
+        page.wait_for_timeout(300)
+        assert page.locator("#board-charts canvas").first.is_visible()
+        expect(page.locator("#board-facts")).to_contain_text("Raspberry")
+
+
+def test_what_is_known_of_an_agent_is_said_and_no_more(browser: Browser) -> None:
+    cluster = Cluster(4)
+    cluster.nodes[1] |= {"agent": "silent", "online": False, "notes": ["no fresh report"]}
+    unheard = {"notes": ["the broker does not answer", "not ready"], "ready": False}
+    cluster.nodes[2] |= {"agent": "unknown", "online": None, **unheard}
+    cluster.links[0] |= {"source": "bounded", "rtt_ms": 12.1, "error_ms": 12.1}
+    with served(cluster) as server, page_of(browser) as (page, errors):
+        go(page, server.address)
+        state = page.locator("#boards tr", has_text="attic-2").locator("td").first
+        expect(state).to_have_text("silent, no fresh report")
+        state = page.locator("#boards tr", has_text="attic-3").locator("td").first
+        expect(state).to_have_text("unknown, not ready, the broker does not answer")
+        expect(page.locator("#map-summary")).to_contain_text("1 offline or silent")
+        page.locator("#links-details summary").click()
+        expect(page.locator("#links")).to_contain_text("≤ 12.1 ms")
+        assert errors == []
+
+
 def test_the_slider_shows_the_past(browser: Browser) -> None:
     cluster = Cluster(4)
     with served(cluster) as server, page_of(browser) as (page, errors):
@@ -266,6 +344,18 @@ def test_the_slider_shows_the_past(browser: Browser) -> None:
         expect(page.locator("#boards tr", has_text="attic-2")).to_contain_text("66 %")
         expect(page.locator("#problem")).to_be_hidden()
         assert errors == []
+
+
+def test_a_time_that_cannot_be_shown_is_not_claimed(browser: Browser) -> None:
+    with served(Cluster(4)) as server, page_of(browser) as (page, _):
+        go(page, server.address)
+        server.stop()
+        slider = page.locator("#slider")
+        slider.focus()
+        for _ in range(30):
+            page.keyboard.press("ArrowLeft")
+        expect(page.locator("#problem")).to_contain_text("is not shown: the controller is starting")
+        expect(slider).to_have_attribute("aria-valuetext", "now, live")
 
 
 def drawn_near_the_lower_edge(page: Page) -> None:

@@ -36,7 +36,7 @@ class State(IntEnum):
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """peer: its address; None for this machine. handler: aiohttp's, which does not see the
+    """peer: as peer_of says; None for this machine. handler: aiohttp's, which does not see the
     connection before its TLS handshake. opening: until then. since_s: when its state began."""
 
     client: socket.socket
@@ -132,8 +132,8 @@ class Connections:
     ) -> None:
         """Count a new connection, and close another one at the limit."""
         peer = None
-        if isinstance(address, tuple) and peer_of(address) != THIS_MACHINE:
-            peer = str(address[0])
+        if (other := peer_of(address)) != THIS_MACHINE:
+            peer = other
             self._make_room(lambda each: each.peer == peer, self._peer_limit)
         self._make_room(lambda each: each.state is State.SILENT, self._limit)
         handler, loop = make_handler(), asyncio.get_running_loop()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from leadline_controller.api.settings import ListenAddress
 
@@ -146,7 +147,7 @@ async def accept(
             await asyncio.sleep(_PAUSE_S)
 
 
-async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel the tasks and wait for their end."""
     for task in tasks:
         task.cancel()

@@ -9,10 +9,11 @@ import asyncio
 import logging
 import math
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib.abc import Traversable
+from typing import Any
 
 import numpy as np
 from aiohttp import web
@@ -20,7 +21,7 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api import history, placements, web_json, web_links, web_past
 from leadline_controller.api.extender_connections import Connections
-from leadline_controller.api.listeners import listen
+from leadline_controller.api.listeners import cancel, listen
 from leadline_controller.api.nodes import InspectionSource, NodeReader
 from leadline_controller.api.settings import ServeError
 from leadline_controller.api.web_access import Access, LoginLimits
@@ -37,13 +38,14 @@ _http_log = logging.getLogger(f"{__name__}.http")
 _http_log.setLevel(logging.CRITICAL)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Content = Callable[[web.Request], Coroutine[Any, Any, bytes]]
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
 _HEADERS = {
     "Server": "leadline",
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-        "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
-        "form-action 'none'"
-    ),
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -52,6 +54,7 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _JSON = "application/json"
+_NO_NODE = "no node {!r}: neither the cluster nor an agent has it"
 _MOST_PAIRED = 300
 _MOST_LISTED, _LISTED = 200, 50
 _LONGEST_NAME = 512
@@ -63,12 +66,14 @@ _CHUNK_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WebLimits:
-    """answer_s: until an answer is made and read. write_s: to read one event. head_s: from a new
+    """answer_s: until an answer is made, and until it is read. write_s: to read one event. gone_s:
+    until a client that is out of reach, such as a phone that left, is given up. head_s: from a new
     connection to its first request. streams: at once. at_once: answers that take long.
     connections: at once; peer_connections: from one address, except this machine's."""
 
     answer_s: float = 30.0
     write_s: float = 10.0
+    gone_s: float = 30.0
     head_s: float = 10.0
     idle_s: float = 75.0
     streams: int = 16
@@ -76,6 +81,14 @@ class WebLimits:
     connections: int = 96
     peer_connections: int = 48
     login: LoginLimits = field(default_factory=LoginLimits)
+
+
+class _BadRequestError(Exception):
+    """The request makes no sense; str() says why."""
+
+
+class _NotThereError(Exception):
+    """There is no such node or decision; str() says why."""
 
 
 class WebServer:
@@ -100,6 +113,7 @@ class WebServer:
         self._access = Access(settings, limits.login)
         self._feed = Feed(source, journal, anchors, poll_s=poll_s)
         self._long = asyncio.Semaphore(limits.at_once)
+        self._making = set[asyncio.Task[bytes]]()
         self._pairs: tuple[float, bytes] = (-math.inf, b"")
         self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
         self._runner: web.AppRunner | None = None
@@ -117,12 +131,12 @@ class WebServer:
         routes: dict[str, Handler] = {
             "/": self._index,
             "/static/{path:.+}": self._static,
-            "/api/overview": self._overview,
-            "/api/pairs": self._all_pairs,
-            "/api/nodes/{name}": self._node,
-            "/api/history": self._history,
-            "/api/decisions": self._decisions,
-            "/api/decisions/{id}": self._decision,
+            "/api/overview": self._json(self._overview),
+            "/api/pairs": self._json(self._all_pairs),
+            "/api/nodes/{name}": self._json(self._node),
+            "/api/history": self._json(self._history),
+            "/api/decisions": self._json(self._decisions),
+            "/api/decisions/{id}": self._json(self._decision),
             "/api/stream": self._stream,
         }
         for path, handler in routes.items():
@@ -149,6 +163,9 @@ class WebServer:
             raise ServeError(
                 f"web address {settings.address}: cannot listen there: {error.strerror}"
             ) from None
+        for each in listeners:  # connections inherit it
+            gone_ms = round(self._limits.gone_s * 1000)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, gone_ms)
         self._connections.start(listeners, tls, runner.server)
         self._feeding = asyncio.create_task(self._feed_for_ever())
         return f"{'http' if tls is None else 'https'}://{address}/"
@@ -163,6 +180,7 @@ class WebServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        await cancel(self._making)
 
     async def _feed_for_ever(self) -> None:
         """An error must not end the controller, nor the page."""
@@ -190,7 +208,9 @@ class WebServer:
             headers = {"Allow": "GET, HEAD"} if error.status == 405 else {}
             text = why.get(error.status, error.text or error.reason)
             return await self._error(request, error.status, text, headers)
-        except ValueError as error:
+        except _NotThereError as error:
+            return await self._error(request, 404, str(error))
+        except _BadRequestError as error:
             return await self._error(request, 400, str(error))
         except TimeoutError:
             return await self._error(request, 503, "too slow; try again", {"Retry-After": "5"})
@@ -220,25 +240,46 @@ class WebServer:
 
     # The JSON.
 
-    async def _overview(self, request: web.Request) -> web.StreamResponse:
-        async with self._turn():
-            if "unix_s" in request.query:
-                unix_s = _number(request, "unix_s", 0.0)
-                await self._feed.refresh()
-                body = await web_past.overview(self._source, self._journal, self._feed, unix_s)
-            else:
-                body = await self._feed.overview()
-        return await self._json(request, body)
+    def _json(self, content: Content) -> Handler:
+        """Answers with what `content` makes. A few are made at a time. One that is begun ends, even
+        if nobody waits for it any more: its thread would go on beside those of the next ones."""
 
-    async def _all_pairs(self, request: web.Request) -> web.StreamResponse:
+        async def answered(request: web.Request) -> web.StreamResponse:
+            async with asyncio.timeout(self._limits.answer_s):
+                await self._long.acquire()
+                making = asyncio.create_task(content(request))
+                self._making.add(making)
+                making.add_done_callback(self._made)
+                body = await asyncio.shield(making)
+            return await self._send(request, body, 200, {"Content-Type": _JSON})
+
+        return answered
+
+    def _made(self, making: asyncio.Task[bytes]) -> None:
+        self._making.discard(making)
+        self._long.release()
+        if not making.cancelled():
+            making.exception()  # if it has one, who waits for it gets it
+
+    async def _overview(self, request: web.Request) -> bytes:
+        if "unix_s" not in request.query:
+            return await self._feed.overview()
+        unix_s = _number(request, "unix_s", 0.0)
+        oldest_unix_s = self._feed.unix_s() - web_past.OLDEST_S
+        if not oldest_unix_s <= unix_s <= self._feed.unix_s() + 60:
+            days = web_past.OLDEST_S // 86_400
+            raise _BadRequestError(f"unix_s: expected a time of the last {days} days")
+        await self._feed.refresh()
+        return await web_past.overview(self._source, self._journal, self._feed, unix_s)
+
+    async def _all_pairs(self, _: web.Request) -> bytes:
         loop_s = asyncio.get_running_loop().time
-        async with self._turn():
-            made_s, body = self._pairs
-            if not loop_s() - made_s < 2.0:
-                picture = await self._feed.refresh()
-                body = await asyncio.to_thread(self._paired, list(picture.nodes))
-                self._pairs = (loop_s(), body)
-        return await self._json(request, body)
+        made_s, body = self._pairs
+        if not loop_s() - made_s < 2.0:
+            picture = await self._feed.refresh()
+            body = await asyncio.to_thread(self._paired, list(picture.nodes))
+            self._pairs = (loop_s(), body)
+        return body
 
     def _paired(self, names: list[str]) -> bytes:
         every = len(names)
@@ -262,29 +303,25 @@ class WebServer:
             source=source.tolist(),
         )
 
-    async def _node(self, request: web.Request) -> web.StreamResponse:
+    async def _node(self, request: web.Request) -> bytes:
         name = _name(request.match_info["name"])
-        async with self._turn():
-            picture, reader = await self._feed.refresh(), NodeReader(self._source)
-            if name not in reader.names:
-                return await self._error(
-                    request, 404, f"no node {name!r}: neither the cluster nor an agent has it"
-                )
-            status = reader.status(name)
-            links = await asyncio.to_thread(reader.links_of, name)
-            shown = picture.nodes.get(name) or web_json.node(status, (0.5, 1.0), (), placed=False)
-            details = await asyncio.to_thread(web_json.node_details, status, links)
-            body = web_json.encode({**shown, **details})
-        return await self._json(request, body)
+        picture, reader = await self._feed.refresh(), NodeReader(self._source)
+        if name not in reader.names:
+            raise _NotThereError(_NO_NODE.format(name))
+        status = reader.status(name)
+        links = await asyncio.to_thread(reader.links_of, name)
+        shown = picture.nodes.get(name) or web_json.node(status, (0.5, 1.0), (), placed=False)
+        details = await asyncio.to_thread(web_json.node_details, status, links)
+        return web_json.encode({**shown, **details})
 
-    async def _history(self, request: web.Request) -> web.StreamResponse:
+    async def _history(self, request: web.Request) -> bytes:
         source, now = self._source, self._source.decisions.now()
         name = _name(request.query.get("node", ""))
         metrics = request.query.getall("metric", [])
         if not name:
-            raise ValueError("node: expected the name of a board")
+            raise _BadRequestError("node: expected the name of a board")
         if len(metrics) > _MOST_METRICS:
-            raise ValueError(f"metric: expected at most {_MOST_METRICS}")
+            raise _BadRequestError(f"metric: expected at most {_MOST_METRICS}")
         asked = pb.GetHistoryRequest(
             from_unix_s=_number(request, "since_unix_s", 0.0),
             to_unix_s=_number(request, "until_unix_s", 0.0),
@@ -292,63 +329,57 @@ class WebServer:
         )
         now_unix_s = now.unix_s(now)
         if now_unix_s is None:
-            raise ValueError("nothing is recorded: this machine's clock was never set")
-        async with self._turn():
+            raise _BadRequestError("nothing is recorded: this machine's clock was never set")
+        try:
             shown = history.span(asked, now_unix_s)
-            blocks = await history.blocks_of(source, name, shown, now_unix_s)
-            if not blocks and name not in NodeReader(source).names:
-                return await self._error(
-                    request, 404, f"no node {name!r}: neither the cluster nor an agent has it"
-                )
+        except ValueError as error:
+            raise _BadRequestError(str(error)) from None
+        blocks = await history.blocks_of(source, name, shown, now_unix_s)
+        if not blocks and name not in NodeReader(source).names:
+            raise _NotThereError(_NO_NODE.format(name))
 
-            def encoded() -> bytes:
-                answer = history.response(blocks, shown, metrics, now_unix_s)
-                return web_json.encode(web_json.history(name, answer, shown.steps))
+        def encoded() -> bytes:
+            answer = history.response(blocks, shown, metrics, now_unix_s)
+            return web_json.encode(web_json.history(name, answer, shown.steps))
 
-            body = await asyncio.to_thread(encoded)
-        return await self._json(request, body)
+        return await asyncio.to_thread(encoded)
 
-    async def _decisions(self, request: web.Request) -> web.StreamResponse:
+    async def _decisions(self, request: web.Request) -> bytes:
         limit = _number(request, "limit", float(_LISTED))
         if not (limit.is_integer() and 1 <= limit <= _MOST_LISTED):
-            raise ValueError(f"limit: expected 1 to {_MOST_LISTED}")
+            raise _BadRequestError(f"limit: expected 1 to {_MOST_LISTED}")
         before = _number(request, "before", math.inf)
-        async with self._turn():
-            now = self._source.decisions.now()
-            shown = placements.selection(pb.ListPlacementsRequest(), self._source)
+        now = self._source.decisions.now()
+        shown = placements.selection(pb.ListPlacementsRequest(), self._source)
 
-            def older(record: DecisionRecord) -> DecisionRecord | None:
-                at_s = record.last.unix_s(now)
-                # One without a time is older than any boot with a clock that was set.
-                if before != math.inf and (at_s is None or at_s >= before):
-                    return None
-                return shown(record)
+        def older(record: DecisionRecord) -> DecisionRecord | None:
+            at_s = record.last.unix_s(now)
+            # One without a time is older than any boot with a clock that was set.
+            if before != math.inf and (at_s is None or at_s >= before):
+                return None
+            return shown(record)
 
-            records, more = await self._source.history.since(None, int(limit), older)
+        records, more = await self._source.history.since(None, int(limit), older)
 
-            def encoded() -> bytes:
-                listed = [placements.placement(each, now) for each in reversed(records)]
-                return web_json.encode(
-                    {"decisions": list(map(web_json.decision, listed)), "more": more}
-                )
+        def encoded() -> bytes:
+            listed = [placements.placement(each, now) for each in reversed(records)]
+            return web_json.encode(
+                {"decisions": list(map(web_json.decision, listed)), "more": more}
+            )
 
-            body = await asyncio.to_thread(encoded)
-        return await self._json(request, body)
+        return await asyncio.to_thread(encoded)
 
-    async def _decision(self, request: web.Request) -> web.StreamResponse:
+    async def _decision(self, request: web.Request) -> bytes:
         key = _name(request.match_info["id"])
-        async with self._turn():
-            records = await placements.decisions_about(self._source, key)
-            if not records:
-                why = placements.why_unexplained(self._source, key)
-                return await self._error(request, 404, why)
-            now = self._source.decisions.now()
+        records = await placements.decisions_about(self._source, key)
+        if not records:
+            raise _NotThereError(placements.why_unexplained(self._source, key))
+        now = self._source.decisions.now()
 
-            def encoded() -> bytes:
-                return web_json.encode(web_json.explained(placements.explanation(records, now)))
+        def encoded() -> bytes:
+            return web_json.encode(web_json.explained(placements.explanation(records, now)))
 
-            body = await asyncio.to_thread(encoded)
-        return await self._json(request, body)
+        return await asyncio.to_thread(encoded)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if self._feed.streams >= self._limits.streams:
@@ -361,9 +392,10 @@ class WebServer:
             await response.prepare(request)
             if request.method == "HEAD":
                 return response
-            async for chunk in self._feed.stream(after):
-                async with asyncio.timeout(self._limits.write_s):
-                    await response.write(chunk)
+            async with aclosing(self._feed.stream(after)) as chunks:
+                async for chunk in chunks:
+                    async with asyncio.timeout(self._limits.write_s):
+                        await response.write(chunk)
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -372,15 +404,6 @@ class WebServer:
         return response
 
     # Answers.
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """A few long answers are made at a time, and none for longer than the limit."""
-        async with asyncio.timeout(self._limits.answer_s), self._long:
-            yield
-
-    async def _json(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        return await self._send(request, body, 200, {"Content-Type": _JSON})
 
     async def _error(
         self, request: web.Request, status: int, why: str, headers: Mapping[str, str] | None = None
@@ -414,7 +437,7 @@ class WebServer:
 
 def _name(text: str) -> str:
     if len(text) > _LONGEST_NAME:
-        raise ValueError(f"expected a name of at most {_LONGEST_NAME} characters")
+        raise _BadRequestError(f"expected a name of at most {_LONGEST_NAME} characters")
     return text
 
 
@@ -427,5 +450,5 @@ def _number(request: web.Request, name: str, default: float) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{name}: expected a number")
+        raise _BadRequestError(f"{name}: expected a number")
     return value

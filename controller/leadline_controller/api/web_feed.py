@@ -30,8 +30,9 @@ _READ_SHARE, _LAYOUT_SHARE = 5, 20
 _HEARTBEAT_S = 15.0
 _RING_EVENTS, _RING_BYTES = 1024, 8 * 1024 * 1024
 _MOST_DECISIONS = 200  # of one look: a page keeps no more
-_AGES = frozenset({"age_s", "bandwidth_age_s", "error_ms"})  # the error grows with the age
-_LINES = {"retry": b"retry: 2000\n\n", "heartbeat": b": still here\n\n"}
+_ERROR = "error_ms"  # grows with the age
+_AGES = frozenset({"age_s", "bandwidth_age_s", _ERROR})
+_LINES = {"retry": b"retry: 2000\n\n", "alive": b"event: alive\ndata: {}\n\n"}
 
 
 class Event(NamedTuple):
@@ -98,7 +99,7 @@ class Feed:
     async def refresh(self) -> Picture:
         """The overview, at most a second old (in a large cluster a few seconds)."""
         async with self._lock:
-            self._add_decisions()
+            await self._add_decisions()
             if self._loop_s() - self._read_s < self._pause_s:
                 return self.picture
             if self._loop_s() - self._laid_s >= self._layout_pause_s:
@@ -117,8 +118,9 @@ class Feed:
     async def overview(self) -> bytes:
         """The overview's JSON."""
         picture = await self.refresh()
-        head = await self.head()
+        # At once: what changes while the rest is read comes with the stream.
         number = f"{self.run_id}:{self._number}"
+        head = await self.head()
         return await asyncio.to_thread(
             lambda: web_json.encode_long(
                 {
@@ -155,7 +157,7 @@ class Feed:
         return round(now.unix_s(now) or 0.0, 3)
 
     async def stream(self, after: str | None) -> AsyncGenerator[bytes, None]:
-        """The events after this id, for ever. Each chunk is one or more events or a comment."""
+        """The events after this id, for ever. Each chunk is one or more events."""
         self._streams += 1
         self._wanted.set()
         try:
@@ -182,7 +184,7 @@ class Feed:
                         async with asyncio.timeout(_HEARTBEAT_S):
                             await self._changed.wait()
                     if self._number == position:
-                        yield _LINES["heartbeat"]
+                        yield _LINES["alive"]
                         continue
                 await asyncio.sleep(self._poll_s)
         finally:
@@ -198,18 +200,23 @@ class Feed:
             "lease_holder": source.leadership.holder(),
         }
 
-    def _add_decisions(self) -> None:
+    async def _add_decisions(self) -> None:
         source = self._source
         new = sorted(
             (each for each in source.decisions.all() if each.number > self._decision),
             key=lambda each: each.number,
         )
+        if not new:
+            return
         now = source.decisions.now()
-        for record in new[-_MOST_DECISIONS:]:
-            shown = web_json.encode(web_json.decision(placements.placement(record, now)))
+
+        def encoded() -> list[bytes]:
+            listed = [placements.placement(each, now) for each in new[-_MOST_DECISIONS:]]
+            return [web_json.encode(web_json.decision(each)) for each in listed]
+
+        for shown in await asyncio.to_thread(encoded):
             self._append(Event(self._number + 1, shown, {}, {}, len(shown)))
-        if new:
-            self._decision = new[-1].number
+        self._decision = new[-1].number
 
     async def _read(self) -> Picture:
         reader = NodeReader(self._source)
@@ -313,8 +320,14 @@ def _changes(before: Mapping[Any, Json], after: Mapping[Any, Json]) -> dict[Any,
     found: dict[Any, bytes | None] = dict.fromkeys(before.keys() - after.keys())
     for key, shown in after.items():
         old = before.get(key)
-        if old is None or any(
-            value != old.get(name) for name, value in shown.items() if name not in _AGES
-        ):
+        if old is None or any(_is_news(name, old.get(name), shown[name]) for name in shown):
             found[key] = web_json.encode(shown)
     return found
+
+
+def _is_news(name: str, before: object, now: object) -> bool:
+    """Whether a page can't know this value from the one before. An age grows by itself, unless the
+    same was measured again."""
+    if name not in _AGES or before is None or now is None:
+        return now != before
+    return name != _ERROR and now < before  # type: ignore[operator]  # numbers

@@ -13,6 +13,7 @@ from leadline_wire.v1 import control_pb2 as pb
 
 _DIGITS = 4
 _MAX_LISTED = 300
+_MOST_PODS = 200
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 Json = dict[str, Any]
 
@@ -50,16 +51,17 @@ def node(
     """A board as the overview has it. pods: those on it."""
     metrics = {metric.name: metric for metric in status.metrics}
     bandwidth = metrics.get("bandwidth_mbps")
-    online = {"online": True, "offline": False}.get(status.agent)
+    online = {"online": True, "offline": False, "silent": False}.get(status.agent)
 
     def value(name: str) -> float | None:
         return number(metrics[name].value) if name in metrics else None
 
-    answer: Json = {
+    return {
         "name": status.name,
         "x": position[0],
         "y": position[1],
         "placed": placed,
+        "agent": status.agent,
         "online": online,
         "in_cluster": status.in_cluster,
         "ready": status.ready if status.in_cluster else None,
@@ -74,11 +76,15 @@ def node(
         "memory_percent": value("memory_percent"),
         "temperature_c": value("cpu_celsius"),
         "age_s": number(status.report_age_s) if status.HasField("report_age_s") else None,
-        "pods": list(pods[:200]),
+        **listed(pods),
     }
-    if len(pods) > len(answer["pods"]):
-        answer["pods_total"] = len(pods)
-    return answer
+
+
+def listed(pods: Sequence[Json]) -> Json:
+    """A board's pods as the overview has them: some, and how many there are if that is more."""
+    if len(pods) <= _MOST_PODS:
+        return {"pods": list(pods)}
+    return {"pods": list(pods[:_MOST_PODS]), "pods_total": len(pods)}
 
 
 def kind(bandwidth: pb.Measurement | None) -> str:
@@ -107,7 +113,7 @@ def link(status: pb.LinkStatus) -> Json:
         "b": b,
         "rtt_ms": _field(status, "rtt_ms"),
         "error_ms": _field(status, "rtt_error_ms"),
-        "source": status.rtt_source,
+        "source": "bounded" if status.rtt_method == "mqtt" else status.rtt_source,
         "age_s": _field(status, "rtt_age_s"),
         "loss": _field(status, "loss"),
         "jitter_ms": _field(status, "jitter_ms"),

@@ -39,8 +39,9 @@ def layout(names: Sequence[str], pairs: PairReading, before: Layout) -> Layout:
     known, rtt_ms = round_trips(names, pairs)
     has_any: Bools = np.isfinite(rtt_ms).sum(axis=1) > 0
     placed = [name for name, is_known in zip(known, has_any.tolist(), strict=True) if is_known]
-    unplaced = [name for name in names if name not in set(placed)]
     positions = {}
+    is_placed = set(placed)
+    unplaced = [name for name in names if name not in is_placed]
     if placed:
         lowest = _LOWEST if unplaced else 1.0
         found = _fitted(placed, _distances(rtt_ms[np.ix_(has_any, has_any)]), before)

@@ -10,7 +10,10 @@ from leadline_controller.api.web_layout import round_trips
 from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.telemetry.links import PairReading
 
-SOURCES = ("unknown", "measured", "stale", "triangulated", "estimated", "unreachable")
+SOURCES = (
+    *("unknown", "measured", "stale", "triangulated", "estimated", "unreachable"),
+    "bounded",
+)
 _NEAREST, _LOST, _TESTED = 4, 2, 2  # pairs of each board
 _MOST_ESTIMATED = 1000  # more boards are drawn with measured pairs alone
 
@@ -98,7 +101,8 @@ def matrix(names: Sequence[str], pairs: PairReading) -> tuple[Floats, Ints]:
     a, b = ends[there].T
     lost = np.isinf(pairs.rtt_ms[there])
     values = np.where(lost, np.nan, pairs.rtt_ms[there])
-    kind = np.where(lost, 5, np.where(pairs.is_stale[there], 2, 1))
+    is_bound = (np.arange(len(pairs.ends)) >= len(pairs.ends) - pairs.bounds)[there]
+    kind = np.where(lost, 5, np.where(pairs.is_stale[there], 2, np.where(is_bound, 6, 1)))
     rtt_ms[a, b] = rtt_ms[b, a] = values
     source[a, b] = source[b, a] = kind
     np.fill_diagonal(rtt_ms, np.nan)

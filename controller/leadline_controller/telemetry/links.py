@@ -90,11 +90,12 @@ class LinkReading:
 class PairReading(NamedTuple):
     """m pairs of the boards `names` whose round trip is known, or whose pings get no reply.
 
-    ends: indexes of both, shape (m, 2), each pair once. All but tested and estimates have shape
-    (m,). rtt_ms: infinite without a reply. error_ms: as LinkReading says, NaN without a reply.
-    near_ms: the last round trip, NaN if there was none. loss: NaN if unknown. tested: the pairs of
-    names with a bandwidth test, the newest first -> Mbit/s. estimates: of the other pairs, None
-    before the first fit.
+    ends: indexes of both, shape (m, 2), each pair once. The columns from rtt_ms to is_stale have
+    shape (m,). rtt_ms: infinite without a reply. error_ms: as LinkReading says, NaN without a
+    reply. near_ms: the last round trip, NaN if there was none. loss: NaN if unknown. tested: the
+    pairs of names with a bandwidth test, the newest first -> Mbit/s. estimates: of the other pairs,
+    None before the first fit. bounds: so many of the last pairs have an upper bound instead, made
+    of both nodes' round trips to the broker.
     """
 
     names: tuple[str, ...]
@@ -106,6 +107,7 @@ class PairReading(NamedTuple):
     is_stale: Bools
     tested: Mapping[tuple[str, str], float]
     estimates: RttEstimates | None
+    bounds: int = 0
 
 
 class LinkState:
@@ -384,6 +386,7 @@ class LinkState:
             near_ms=np.concatenate((pairs.near_ms, unknown)),
             loss=np.concatenate((pairs.loss, unknown)),
             is_stale=np.concatenate((pairs.is_stale, np.zeros(len(bounds), dtype=np.bool_))),
+            bounds=len(bounds),
         )
 
     # Estimates: the fit takes longer than the lock may be held.

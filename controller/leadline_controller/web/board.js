@@ -88,9 +88,12 @@ export class BoardView {
       getJson(`/api/history?${query}`, request.signal),
     ]);
     if (request.signal.aborted) return;
-    const [detail, history] = results.map((result) => result.value ?? null);
-    this.#detail = detail;
-    this.#history = history;
+    // What is there stays while the controller restarts; the past has only what belongs to it.
+    const kept = ({ value, reason }, before) =>
+      value ?? (this.#store.past || reason.status === 404 ? null : before);
+    this.#detail = kept(results[0], this.#detail);
+    this.#history = kept(results[1], this.#history);
+    for (const link of results[0].value?.links ?? []) link.at = performance.now();
     const problem = results.find((result) => result.reason)?.reason.message;
     this.draw(problem);
     for (const chart of CHARTS) this.#drawChart(chart);
@@ -101,7 +104,7 @@ export class BoardView {
     const live = !this.#store.past;
     const shown = this.#store.shown?.nodes.get(this.#name);
     const detail = this.#detail;
-    const node = shown ?? detail;
+    const node = shown ?? (live ? detail : null);
     if (!node) {
       fillFacts(byId("board-facts"), [["State", problem ?? "loading, or no such board"]]);
       byId("board-pods").replaceChildren();
@@ -171,14 +174,16 @@ export class BoardView {
           },
           number: true,
         },
-        { title: "Age", cell: (link) => format.age(link.age_s), number: true },
+        { title: "Age", cell: (link) => format.age(ageNow(link, "age_s", live)), number: true },
       ],
       links.slice(0, MOST_LINKS),
     );
   }
 
   #seriesOf(chart) {
-    const found = (this.#history?.series ?? []).filter((series) => series.name in chart.names);
+    const found = (this.#history?.series ?? []).filter((series) =>
+      Object.hasOwn(chart.names, series.name),
+    );
     if (!("rtt_ms" in chart.names)) return found.map((s) => ({ ...s, label: chart.names[s.name] }));
     // The peers with most values: lines of all would cover each other.
     const values = (series) => series.mean.filter((value) => value !== null).length;

@@ -43,29 +43,26 @@ export function bandwidth(mbps, kind) {
   return kind === "suspect" || kind === "host-limited" ? `${text} (${kind})` : text;
 }
 
+export const ROUND_TRIP_MARKS = { estimated: "~ ", triangulated: "~ ", bounded: "≤ " };
+
 export function roundTrip(link) {
   if (link.source === "unreachable") return "no answer";
   if (!known(link.rtt_ms)) return UNKNOWN;
   const guessed = link.source === "estimated" || link.source === "triangulated";
   const error = guessed && known(link.error_ms) ? ` ± ${number(link.error_ms)}` : "";
-  return `${guessed ? "~ " : ""}${number(link.rtt_ms)}${error} ms`;
+  return `${ROUND_TRIP_MARKS[link.source] ?? ""}${number(link.rtt_ms)}${error} ms`;
 }
 
 /** A board's state in words: [text, tone], tone "", "warn" or "bad". */
 export function boardState(node, live) {
-  const words = [];
-  let tone = "";
-  if (node.online === false) {
-    words.push(live ? "offline" : "silent");
-    tone = "bad";
-  } else if (node.online === true) words.push(live ? "online" : "reported");
-  else words.push("never heard");
+  const words = [!live && node.agent === "online" ? "reported" : node.agent];
+  let tone = node.online === false ? "bad" : "";
   if (node.ready === false) words.push("not ready");
   if (node.in_cluster === false) words.push("not in the cluster");
   if (node.schedulable === false) words.push("takes no pods");
   const notes = node.notes ?? [];
   if (notes.length && !tone) tone = "warn";
-  return [[...words, ...notes].join(", "), tone];
+  return [[...new Set([...words, ...notes])].join(", "), tone];
 }
 
 /** The upper limits of the colours for bandwidth, in Mbit/s. */

@@ -3,6 +3,9 @@
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15000;
+// Three times the pause after which the controller says that it is alive.
+const SILENT_MS = 45000;
+const LOOK_MS = 5000;
 
 export class HttpError extends Error {
   constructor(status, message) {
@@ -25,18 +28,19 @@ export class Live {
   #timer = 0;
   #waitMs = FIRST_WAIT_MS;
   #attempt = 0;
+  #heard = 0;
 
-  /** say: (state, problem) is told "live", "loading" or "waiting". */
+  /** say: (state, problem) is told "live" or "waiting". */
   constructor(store, say) {
     this.#store = store;
     this.#say = say;
     addEventListener("online", () => this.start());
-    // A laptop that slept has a dead connection, and nothing tells.
-    let hiddenAt = 0;
-    document.addEventListener("visibilitychange", () => {
-      if (document.hidden) hiddenAt = performance.now();
-      else if (performance.now() - hiddenAt > 60000) this.start();
-    });
+    // After a power cut or a laptop's sleep the connection is dead, and nothing tells.
+    setInterval(() => {
+      if (this.#source && Date.now() - this.#heard > SILENT_MS) {
+        this.#again(new Error("The controller is not heard any more."));
+      }
+    }, LOOK_MS);
   }
 
   /** Load everything, then follow the changes; also what to do when the connection is lost. */
@@ -46,10 +50,10 @@ export class Live {
     this.#source?.close();
     this.#source = null;
     try {
-      const [overview, { decisions }] = await Promise.all([
-        getJson("/api/overview"),
-        getJson("/api/decisions?limit=200"),
-      ]);
+      const signal = AbortSignal.timeout(SILENT_MS);
+      // One after the other: what is decided between the two is in the list and in the stream.
+      const overview = await getJson("/api/overview", signal);
+      const { decisions } = await getJson("/api/decisions?limit=200", signal);
       if (attempt !== this.#attempt) return;
       this.#store.replace(overview, decisions);
       this.#follow(overview.stream_id, attempt);
@@ -61,9 +65,12 @@ export class Live {
   #follow(after, attempt) {
     const source = new EventSource(`/api/stream?after=${encodeURIComponent(after ?? "")}`);
     this.#source = source;
+    this.#heard = Date.now();
     const on = (type, act) =>
       source.addEventListener(type, (event) => {
-        if (attempt === this.#attempt) act(event.data);
+        if (attempt !== this.#attempt) return;
+        this.#heard = Date.now();
+        act(event.data);
       });
     on("open", () => {
       this.#waitMs = FIRST_WAIT_MS;
@@ -71,6 +78,7 @@ export class Live {
     });
     on("overview", (data) => this.#store.apply(JSON.parse(data)));
     on("decision", (data) => this.#store.decide(JSON.parse(data)));
+    on("alive", () => {});
     on("reload", () => this.start());
     on("error", () => this.#again());
   }
@@ -78,8 +86,10 @@ export class Live {
   #again(error) {
     this.#source?.close();
     this.#source = null;
-    const login = error?.status === 401 || error?.status === 403;
-    this.#say("waiting", login ? "Not logged in any more: load this page again." : error?.message);
+    let problem = error?.message;
+    if (error?.status === 401) problem = "Not logged in any more: load this page again.";
+    if (error?.name === "TimeoutError") problem = "The controller does not answer.";
+    this.#say("waiting", problem);
     // Not all at once, when a controller comes back.
     this.#timer = setTimeout(() => this.start(), this.#waitMs * (0.5 + Math.random()));
     this.#waitMs = Math.min(this.#waitMs * 2, LONGEST_WAIT_MS);

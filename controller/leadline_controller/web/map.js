@@ -15,6 +15,7 @@ const LINES = {
   measured: { type: "solid", opacity: 0.9 },
   stale: { type: "solid", opacity: 0.3 },
   triangulated: { type: "dashed", opacity: 0.7 },
+  bounded: { type: "dashed", opacity: 0.7 },
   estimated: { type: "dotted", opacity: 0.7 },
   unreachable: { type: [2, 6], opacity: 0.9 },
 };
@@ -143,12 +144,16 @@ export class MapView {
 
   /** All that the picture depends on, as text. */
   #picture() {
-    const level = (each) => format.bandwidthLevel(each.bandwidth_mbps, each.bandwidth_kind);
+    const { nodes } = this.#overview;
     const board = (n) => [
-      ...[level(n), n.online, n.schedulable, n.tier, (n.notes?.length ?? 0) > 0],
+      format.bandwidthLevel(n.bandwidth_mbps, n.bandwidth_kind),
+      ...[n.online, n.schedulable, n.tier, (n.notes?.length ?? 0) > 0],
       n.pods.slice(0, MOST_DOTS).map((pod) => pod.ours === false),
     ];
-    const link = (l) => [l.a, l.b, l.source, l.flapping, level(l)];
+    const link = (l) => {
+      const { mbps, kind } = format.linkBandwidth(l, nodes);
+      return [l.a, l.b, l.source, l.flapping, format.bandwidthLevel(mbps, kind)];
+    };
     return JSON.stringify([
       this.#placed,
       colours().card,
@@ -161,6 +166,7 @@ export class MapView {
   #summary(live) {
     const pods = this.#nodes.reduce((sum, node) => sum + (node.pods_total ?? node.pods.length), 0);
     const silent = this.#nodes.filter((node) => node.online === false).length;
+    const unknown = this.#nodes.filter((node) => node.online === null).length;
     const slow = this.#nodes.filter(
       (node) => format.bandwidthLevel(node.bandwidth_mbps, node.bandwidth_kind) === 0,
     );
@@ -169,7 +175,8 @@ export class MapView {
       count(pods, "pod"),
       `${count(this.#overview.links.size, "link")} shown`,
     ];
-    if (silent) parts.push(`${silent} ${live ? "offline" : "silent"}`);
+    if (silent) parts.push(`${silent} ${live ? "offline or silent" : "silent"}`);
+    if (unknown) parts.push(`${unknown} not heard`);
     if (slow.length) parts.push(`${slow.length} below 10 Mbit/s`);
     return parts.join(", ");
   }
@@ -366,13 +373,15 @@ export function drawLegend(box) {
       entry(swatch("stroke faded", "text"), "stale"),
       entry(swatch("stroke dashed", "text"), "bounded by others"),
       entry(swatch("stroke dotted", "text"), "estimated"),
+      entry(swatch("stroke flapping", "text"), "flapping"),
       entry(swatch("stroke dotted", "bad"), "no answer"),
     ),
     group(
       "Boards and pods",
       entry(swatch("ring", "level-2"), "takes no pods"),
       entry(swatch("warning", "warn"), "has a warning"),
-      entry(swatch("ring dashed", "bad"), "offline"),
+      entry(swatch("ring dashed", "bad"), "offline or silent"),
+      entry(swatch("ring dashed", "unknown"), "not heard"),
       entry(swatch("square", "level-2"), "cloud"),
       entry(swatch("dot", "pod"), "pod placed by Leadline"),
       entry(swatch("dot", "other-pod"), "other pod"),

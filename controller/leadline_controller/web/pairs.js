@@ -178,8 +178,7 @@ export class PairsView {
               fontSize: 13,
               formatter: ({ value }) => {
                 const { rtt_ms, source } = this.#pair(order[value[1]], order[value[0]]);
-                const guess = source === "estimated" || source === "triangulated" ? "~" : "";
-                return `${guess}${format.number(rtt_ms)}`;
+                return `${(format.ROUND_TRIP_MARKS[source] ?? "").trim()}${format.number(rtt_ms)}`;
               },
             },
           },
@@ -219,7 +218,7 @@ export class PairsView {
         el("span", {}, format.number(low, "ms")),
         el("i", { className: "heat" }),
         el("span", {}, format.number(high, "ms")),
-        el("span", { className: "quiet" }, "round trip, logarithmic; empty: unknown; ~ not measured"),
+        el("span", { className: "quiet" }, "round trip, logarithmic; empty: unknown; ~ not measured; ≤ a bound"),
       ),
     );
   }

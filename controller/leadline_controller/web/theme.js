@@ -62,7 +62,7 @@ export function colours() {
       otherPod: read("other-pod"),
       levels: [0, 1, 2, 3, 4].map((level) => read(`level-${level}`)),
       heat: [0, 1, 2, 3, 4].map((step) => read(`heat-${step}`)),
-      sources: [0, 1, 2, 3, 4, 5].map((source) => read(`source-${source}`)),
+      sources: [0, 1, 2, 3, 4, 5, 6].map((source) => read(`source-${source}`)),
     };
   }
   return palette;

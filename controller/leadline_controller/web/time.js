@@ -80,7 +80,12 @@ export class TimeSlider {
           : "",
       );
     } catch (error) {
-      if (!request.signal.aborted) this.#say(`This time is not shown: ${error.message}`);
+      if (request.signal.aborted) return;
+      this.#say(`${clock(time)} is not shown: ${error.message}`);
+      // Back to what is shown.
+      const { past } = this.#store;
+      this.#slider.value = past ? past.at_unix_s / MINUTE_S : this.#slider.max;
+      this.#label();
     }
   }
 }

@@ -190,3 +190,22 @@ async def test_connections_of_one_other_address_are_bounded(
         assert not await silent[2].is_closed(0.1)
         for each in silent:
             each.close()
+
+
+async def test_addresses_of_one_host_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IPv6 host has the 2**64 addresses of its network."""
+    monkeypatch.setattr(extender_connections, "peer_of", lambda address: "2001:db8::/64")
+    async with answering(listed(), Limits(connections=100, peer_connections=2)) as text:
+        address = Address.of(text)
+        silent = [
+            Connection(
+                *await asyncio.open_connection(
+                    address.host, address.port, local_addr=(f"127.0.0.{at}", 0)
+                )
+            )
+            for at in (1, 2, 3)
+        ]
+        assert await silent[0].is_closed(PATIENCE_S)
+        assert not await silent[2].is_closed(0.1)
+        for each in silent:
+            each.close()

@@ -1,17 +1,24 @@
 """The map's answers over HTTP: what docs/web-api.md says, its bounds and its errors."""
 
+import asyncio
 import json
 import math
+import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import pytest
+from leadline_controller.api.nodes import NodeReader
+from leadline_controller.api.web import WebLimits
 from leadline_controller.api.web_journal import PlacementJournal
 from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.ports import NodeDeleted, PodChanged, PodDeleted, Relisted
 from leadline_controller.telemetry.paths import LOST_ROUNDS, PingRound
+from leadline_controller.telemetry.session import BrokerReading
 from leadline_controller.telemetry.state import BROKER
 
 from tests.controller.api.api_harness import ControllerHarness, example_controller, node, pod
@@ -237,6 +244,88 @@ async def test_earlier_times_are_shown_from_what_is_kept(harness: ControllerHarn
     assert not before["pods_exact"]
 
 
+async def test_of_the_past_only_what_is_kept_is_said(harness: ControllerHarness) -> None:
+    journal = PlacementJournal(lambda: harness.now_s, "leadline")
+    many = [pod(f"many-{at:03}", node_name="n1") for at in range(203)]
+    journal.observe(Relisted((), (*many, pod("elsewhere", node_name="gone"))))
+    test_s = harness.now_s
+    harness.sample()
+    harness.now_s += 60
+    harness.sample()
+    async with answering(harness, journal=journal) as address:
+        _, now = await get(f"{address}/api/overview")
+        _, then = await get(f"{address}/api/overview?unix_s={BOOTED_S + test_s}")
+    live = {each["name"]: each for each in now["nodes"]}
+    nodes = {each["name"]: each for each in then["nodes"]}
+    assert live["n1"]["bandwidth_kind"] == "at-least"
+    n1 = nodes["n1"]
+    assert n1["bandwidth_mbps"] == pytest.approx(live["n1"]["bandwidth_mbps"], rel=0.01)
+    assert n1["bandwidth_kind"] == "unknown"
+    assert {each["schedulable"] for each in nodes.values()} == {None}
+    assert {each["in_cluster"] for each in nodes.values()} == {None}
+    assert (len(n1["pods"]), n1["pods_total"]) == (200, 203)
+    assert [each["name"] for each in nodes["gone"]["pods"]] == ["elsewhere"]
+
+
+async def test_no_board_is_online_that_nobody_hears(harness: ControllerHarness) -> None:
+    away: list[BrokerReading] = []
+    harness.source = replace(harness.source, broker=lambda: away[0] if away else None)
+    async with answering(harness) as address:
+        _, first = await get(f"{address}/api/overview")
+        harness.now_s += 100  # the reports have ended
+        async with streaming(address, first["stream_id"]) as events:
+            changed = await events.until("overview")
+            away.append(BrokerReading("broker:1883", connected=False, since_s=harness.now_s))
+            unheard = await events.until("overview")
+
+    def n1(answer: dict[str, Any]) -> tuple[object, object]:
+        (found,) = (each for each in answer["nodes"] if each["name"] == "n1")
+        return found["agent"], found["online"]
+
+    assert n1(first) == ("online", True)
+    assert n1(changed) == ("silent", False)
+    assert n1(unheard) == ("unknown", None)
+
+
+async def test_a_fault_of_ours_is_no_bad_request(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def links_of(self: NodeReader, node: str) -> list[object]:
+        raise ValueError("shapes (2,) and (3,)")
+
+    monkeypatch.setattr(NodeReader, "links_of", links_of)
+    async with answering(harness) as address:
+        status, answer = await get(f"{address}/api/nodes/n1")
+    assert status == 500
+    assert "report it" in answer["error"]
+    assert "/api/nodes/n1" in caplog.text
+
+
+async def test_work_that_nobody_waits_for_keeps_its_turn(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread can't be ended: without that, a slider that is dragged starts more and more."""
+    gate, working, most = threading.Event(), [0], [0]
+
+    def links_of(self: NodeReader, node: str) -> list[object]:
+        working[0] += 1
+        most[0] = max(most[0], working[0])
+        gate.wait(60)
+        working[0] -= 1
+        return []
+
+    monkeypatch.setattr(NodeReader, "links_of", links_of)
+    async with answering(harness, limits=WebLimits(at_once=1)) as address:
+        async with aiohttp.ClientSession() as session:
+            for _ in range(4):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2), session.get(f"{address}/api/nodes/n1"):
+                        pass
+        gate.set()
+        assert (await get(f"{address}/api/nodes/n1"))[0] == 200
+    assert most[0] == 1
+
+
 async def test_before_the_start_pods_are_where_the_kept_decisions_put_them(
     harness: ControllerHarness,
 ) -> None:
@@ -326,7 +415,9 @@ async def test_bounds_from_the_broker_are_shown_where_pings_are_not_permitted() 
         _, pairs = await get(f"{address}/api/pairs")
     (link,) = answer["links"]
     assert (link["a"], link["b"], link["rtt_ms"], link["error_ms"]) == ("n1", "n2", 4.0, 4.0)
+    assert link["source"] == "bounded"
     assert pairs["rtt_ms"][0][1] == 4.0
+    assert pairs["sources"][pairs["source"][0][1]] == "bounded"
     assert all(each["placed"] for each in answer["nodes"])
 
 

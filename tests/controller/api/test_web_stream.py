@@ -1,20 +1,24 @@
 """The map's stream: what changed, resuming, restarts of the controller, and its bounds."""
 
 import asyncio
+import json
 import socket
+import threading
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from leadline_controller.api.web import WebLimits
+from leadline_controller.api import web_feed, web_json
+from leadline_controller.api.web import WebLimits, WebServer
 from leadline_controller.api.web_feed import Feed
 from leadline_controller.api.web_journal import PlacementJournal
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.telemetry.paths import PingRound
+from leadline_wire.v1 import control_pb2 as pb
 
 from tests.controller.api.api_harness import ControllerHarness, pod
-from tests.controller.api.web_harness import PATIENCE_S, POLL_S, answering, get, streaming
+from tests.controller.api.web_harness import LOCAL, PATIENCE_S, POLL_S, answering, get, streaming
 
 
 @pytest.fixture
@@ -49,6 +53,63 @@ async def test_ages_alone_are_no_change(harness: ControllerHarness, address: str
     assert [each["name"] for each in data["nodes"]] == ["n2"]
 
 
+def test_what_is_measured_again_is_sent_with_its_new_age() -> None:
+    def link(age_s: float | None, error_ms: float = 0.1) -> dict[str, object]:
+        return {"rtt_ms": 0.4, "age_s": age_s, "error_ms": error_ms}
+
+    pair = ("n1", "n2")
+    for before, after, is_sent in (
+        (link(50.0), link(51.0, 0.2), False),
+        (link(50.0), link(50.0, 0.05), False),
+        (link(50.0), link(2.0), True),
+        (link(50.0), link(None), True),
+        (link(None), link(None), False),
+    ):
+        assert list(web_feed._changes({pair: before}, {pair: after})) == [pair] * is_sent
+
+
+async def test_nothing_is_missed_between_the_overview_and_the_stream(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board reports, and another page looks, while the history is asked for its first time."""
+    journal = PlacementJournal(lambda: harness.now_s, "leadline")
+    feed = Feed(harness.source, journal, poll_s=0.0)
+
+    async def first_series_s() -> None:
+        harness.report("n1", cpu_percent=66.0)
+        while (await feed.refresh()).nodes["n1"]["cpu_percent"] != 66.0:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(harness.history, "first_series_s", first_series_s)
+    answer = json.loads(await feed.overview())
+    assert {each["name"]: each for each in answer["nodes"]}["n1"]["cpu_percent"] == 12.5
+    stream = feed.stream(answer["stream_id"])
+    assert (await anext(stream)).startswith(b"retry:")
+    assert b'"cpu_percent":66.0' in await anext(stream)
+    await stream.aclose()
+
+
+async def test_a_quiet_stream_says_that_it_is_alive(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_feed, "_HEARTBEAT_S", 0.01)
+    async with streaming(address, await position(address)) as events:
+        assert await events.next() == ("alive", {})
+
+
+async def test_a_client_that_vanished_is_given_up(harness: ControllerHarness) -> None:
+    """Without it, a phone that left would hold one of the streams for a quarter of an hour."""
+    journal = PlacementJournal(lambda: harness.now_s, "leadline")
+    server = WebServer(LOCAL, harness.source, journal, limits=WebLimits(gone_s=7.0))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await server.start(listener)
+        try:
+            option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert listener.getsockopt(*option) == 7000
+        finally:
+            await server.stop()
+
+
 async def test_decisions_and_their_outcomes_are_sent(
     harness: ControllerHarness, address: str
 ) -> None:
@@ -61,6 +122,24 @@ async def test_decisions_and_their_outcomes_are_sent(
         harness.decisions.set_outcome("default/new", "bound")
         decision = await events.until("decision")
     assert (decision["id"], decision["outcome"]) == ("default/new", "bound")
+
+
+async def test_decisions_are_encoded_beside_the_event_loop(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler has made a burst of them, and goes on."""
+    original, threads = web_json.decision, set[threading.Thread]()
+
+    def decision(placement: pb.Placement) -> web_json.Json:
+        threads.add(threading.current_thread())
+        return original(placement)
+
+    monkeypatch.setattr(web_json, "decision", decision)
+    feed = Feed(harness.source, PlacementJournal(lambda: harness.now_s, "leadline"), poll_s=0.0)
+    harness.place(pod("new"))
+    await feed.refresh()
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_a_pod_that_is_bound_appears_on_its_board(harness: ControllerHarness) -> None:
