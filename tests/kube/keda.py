@@ -23,7 +23,7 @@ from tests.kube.control_plane import ControlPlane, ControlPlaneError
 from tests.kube.daemon import LOG_LINES, stop, toolchain
 from tests.kube.gobuild import keda as built_keda
 from tests.kube.objects import Object, namespace
-from tests.kube.released import die_with_parent
+from tests.kube.released import DYING_WITH_PARENT
 from tests.support.certificates import Authority
 from tests.support.ports import free_port, wait_until
 
@@ -112,7 +112,7 @@ def _start(
     log = work / f"{program.name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [program, *flags], stdout=output, stderr=output, env=environ, preexec_fn=die_with_parent
+            [*DYING_WITH_PARENT, program, *flags], stdout=output, stderr=output, env=environ
         )
     cleanup.callback(stop, process)
     return process, log

@@ -22,7 +22,7 @@ from tests.kube.control_plane import ControlPlane, ControlPlaneError
 from tests.kube.daemon import LOG_LINES, stop, toolchain
 from tests.kube.gobuild import installed
 from tests.kube.objects import Object, node
-from tests.kube.released import die_with_parent
+from tests.kube.released import DYING_WITH_PARENT
 
 T = TypeVar("T")
 
@@ -83,6 +83,7 @@ def kwok(
         stages.write_text("\n---\n".join(json.dumps(stage) for stage in STAGES))
         marks = ",".join(f"{key}={value}" for key, value in MARK.items())
         command = [
+            *DYING_WITH_PARENT,
             str(binary),
             f"--config={stages}",
             f"--kubeconfig={plane.kubeconfig}",
@@ -93,9 +94,7 @@ def kwok(
         ]
         log = Path(folder) / "kwok.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdout=output, stderr=output, preexec_fn=die_with_parent
-            )
+            process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             yield Kwok(plane, process, log)
         finally:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import ctypes
 import json
 import os
 import secrets
@@ -31,7 +30,9 @@ from urllib.parse import urlsplit
 FLAGS = Path(__file__).parent / "controlplane" / "kube-apiserver.flags"
 POLL_S = 0.1
 STOP_S = 10.0
-PR_SET_PDEATHSIG = 1
+# Runs a program that the kernel ends with the process that starts it. A function before exec would
+# run in a copy of a process with many threads, where it may abort.
+DYING_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 def main() -> None:
@@ -134,7 +135,7 @@ def _write_kubeconfig(file: Path, server: str, token: str, authority: Path) -> N
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    process = subprocess.Popen([*DYING_WITH_PARENT, *command], stdin=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -144,12 +145,6 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def die_with_parent() -> None:
-    """Tie a new process to the one that starts it; it runs in the new one, before the program."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _input_closed(tied: bool) -> bool:

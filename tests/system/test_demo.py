@@ -146,7 +146,7 @@ def bandwidth_mbps(out: str) -> dict[str, float | None]:
 
 def test_in_the_lab_the_pods_go_where_the_bandwidth_is(start: Runs) -> None:
     run = start(RUN)
-    assert run.wait() == 0, run.err
+    assert run.wait() == 0, run.out + run.err
     assert "Where netsched put 10 pods: 10 on n4\n" in run.out
     measured = bandwidth_mbps(run.out)
     assert set(measured) == {"n1", "n2", "n3", "n4", "server"}

@@ -43,7 +43,7 @@ from leadline_controller.wiring import Controller, running, strategy
 ANCHOR = "server"
 READY = "the controller answers at "
 _MEASURING_TIMEOUT_S = 60.0
-_PLACING_TIMEOUT_S = 15.0
+_PLACING_TIMEOUT_S = 40.0
 _POLL_S = 0.25
 _ANOTHER_POD_S = 20.0
 _NETSCHED_PODS, _DACS_PODS = 10, 6
