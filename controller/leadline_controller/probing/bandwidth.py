@@ -35,9 +35,6 @@ _FAR_MS = 20.0
 FAR_BYTES = 2 * LEAST_BYTES
 # The measurement is on the second half of the bytes.
 _MEASURED_SHARE = 0.5
-# A first test between fast interfaces takes so long if the links are as fast: much fewer bytes of a
-# gigabit link are gone before they can be timed. No more bytes, because the links may be slow.
-_FIRST_S, _MOST_FIRST_BYTES = 0.001, 4 * LEAST_BYTES
 _FIRST_MBPS = 50.0  # assumed for a link of unknown speed
 _LARGER_EACH_TIME = 5.0  # the next test after a lower bound
 # A board that waits for its processor now and then waits for a smaller share of a longer test. And
@@ -516,8 +513,7 @@ class BandwidthPlanner:
         rtt: float | None,
     ) -> PlannedTest:
         if purpose is Purpose.FIRST:
-            stated_mbps = min(link.link_mbps or 0.0, other.link_mbps or 0.0)
-            wanted = min(stated_mbps * 1e6 / 8 * _FIRST_S / _MEASURED_SHARE, _MOST_FIRST_BYTES)
+            wanted = float(LEAST_BYTES)
         elif purpose is Purpose.CHECK:
             is_far = (UNKNOWN_RTT_MS if rtt is None else rtt) > _FAR_MS
             is_short = _is_open(link) and _assumed_mbps(link) <= _FIRST_MBPS
