@@ -102,6 +102,9 @@ class Audit:
 
     def _take(self, event: dict[str, Any]) -> None:
         thing, body = event["objectRef"], event.get("requestObject") or {}
+        user = event["user"]
+        if not user:
+            return  # it ended before it was authenticated, and changed nothing
         if thing["resource"] == "pods" and "subresource" not in thing:
             # A ReplicaSet leaves the names of its pods to the server.
             self._created[body["metadata"].get("name", "")] = _seconds(event["stageTimestamp"])
@@ -109,7 +112,7 @@ class Audit:
         is_lease = thing["resource"] == "leases"
         if is_lease and thing["name"] != "leadline-controller":
             return
-        credential = event["user"].get("extra", {}).get(_CREDENTIAL, [event["user"]["username"]])
+        credential = user.get("extra", {}).get(_CREDENTIAL, [user["username"]])
         # The body is missing where the server refused before it had read it.
         to = body.get("spec", {}).get("holderIdentity")
         if not is_lease:

@@ -142,6 +142,7 @@ def test_killed_with_as_many_bindings_on_their_way_as_may_be(
     killed_s = time.time()
     before = len({write.name for write in pair.audit.bindings(prefix)})
     assert check(pair, prefix, 500) == []
+    pair.wait_leader(other_than=leader)  # all may have been bound before the kill
     # The last renewal may be older than the other one could know, stopped as it was.
     taken = pair.renewals(pair.other(leader))
     took_s = min(write.done_s for write in taken if write.done_s > killed_s) - killed_s
