@@ -5,7 +5,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from jinja2 import Environment
 
 TEMPLATE = (
     Path(__file__).parents[2] / "ansible/roles/controller/templates/controller.toml.j2"
@@ -14,6 +13,8 @@ TEMPLATE = (
 
 @pytest.mark.parametrize("section", ["extender", "keda", "metrics", "web"])
 def test_an_empty_section_is_written(section: str) -> None:
+    from jinja2 import Environment  # here, because it comes with Ansible, which other tests lack
+
     environment = Environment(trim_blocks=True, autoescape=False)  # noqa: S701  # as Ansible's; TOML
     environment.filters["to_json"] = json.dumps
     settings = {"cluster": "lab", section: {}, "probe": {"interval_s": 60}}
