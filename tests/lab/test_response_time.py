@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,9 @@ class Scene:
                 with suppress(ApiError):
                     self.running.api.text("DELETE", path, {"propagationPolicy": "Foreground"})
             eventually(self.order, lambda found: not found, "no replica is left", WAIT_S)
+            # It is deleted after its pods.
+            listed = partial(self.running.api.get, DEPLOYMENTS)
+            eventually(listed, lambda found: not found["items"], "no Deployment is left", WAIT_S)
 
     def deploy(self, scheduler: str, annotations: Mapping[str, str]) -> None:
         pod = running_pod("web", self.image, cpu="300m", scheduler=scheduler)
