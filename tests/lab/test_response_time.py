@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +125,8 @@ class Scene:
             self.per_s = 0.0
             for path in (f"{SCALED}/web", f"{DEPLOYMENTS}/web"):
                 with suppress(ApiError):
-                    self.running.api.text("DELETE", path, {"propagationPolicy": "Foreground"})
+                    self.running.api.text("DELETE", path, {"propagationPolicy": "Background"})
             eventually(self.order, lambda found: not found, "no replica is left", WAIT_S)
-            # It is deleted after its pods.
-            listed = partial(self.running.api.get, DEPLOYMENTS)
-            eventually(listed, lambda found: not found["items"], "no Deployment is left", WAIT_S)
 
     def deploy(self, scheduler: str, annotations: Mapping[str, str]) -> None:
         pod = running_pod("web", self.image, cpu="300m", scheduler=scheduler)
