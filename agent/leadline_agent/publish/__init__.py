@@ -12,6 +12,6 @@ from types import ModuleType
 _UNUSED = "urllib.request"
 if _UNUSED not in sys.modules and find_spec("socks") is None:
     sys.modules[_UNUSED] = ModuleType(_UNUSED)
-    import paho.mqtt.client  # noqa: F401
+    import paho.mqtt.client  # noqa: F401  # for its effect: it finds the empty module
 
     del sys.modules[_UNUSED]
