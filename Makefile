@@ -17,14 +17,14 @@ PYTEST := $(PY) -m pytest
 # One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or registry or package or prometheus or browser
-SLOW := $(PARTS) or experiment or rollout or keda
+SLOW := $(PARTS) or experiment or rollout or keda or home_assistant or chart
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
 # Without bytecode files, each worker and each process that a test starts compiles everything again:
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout attack bench day experiments predicates demo packages control-plane kubelets test-moves test-keda keda prometheus vendor screenshots clean
+.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout test-outage attack bench day experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-chart helm test-home-assistant prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -69,6 +69,12 @@ test-rollout: PACKAGES += $(TESTBED)
 test-rollout: rollout-env packages control-plane ## Roll out to a server and three boards that boot for it
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/rollout
 
+# `make test-rollout` runs the same tests with at least two minutes.
+test-outage: PACKAGES += $(TESTBED)
+test-outage: rollout-env packages control-plane ## Be without a broker for ten minutes on boards that boot for it, freeze and restart
+	$(SUDO) env PATH="$$PATH" BROKER_AWAY_MINUTES=10 $(PYTEST) -q -m rollout \
+		tests/rollout/test_watchdog.py tests/rollout/test_reboot.py tests/rollout/test_broker_away.py
+
 # To run one part: make attack PART=agent
 attack: PACKAGES += $(TESTBED)
 attack: rollout-env packages control-plane ## Attack the daemons at full length; the tests do it briefly
@@ -86,8 +92,9 @@ experiments: env ## Run the papers' experiments and write docs/experiments.md
 	$(VENV)/bin/leadline experiment all --plot docs/experiments
 	$(PY) -m tests.docs.experiments
 
-predicates: env control-plane ## Compare the filters with kube-scheduler's, on many more cases than the tests
+predicates: env control-plane ## Compare filters and preferences with kube-scheduler's, on many more cases than the tests
 	$(PY) -m tests.kube.compare 3000
+	$(PY) -m tests.kube.compare_scores 3000
 
 lint: env rollout-env ## Check format, lint, types, import contracts and Ansible
 	$(VENV)/bin/ruff format --check .
@@ -98,7 +105,7 @@ lint: env rollout-env ## Check format, lint, types, import contracts and Ansible
 		PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=../$(COLLECTIONS) ansible-lint -q
 
 mypy: env ## Check the types
-	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller controller/experiments/leadline_experiments proto/leadline_wire ansible/bundle/leadline_bundle tests
+	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller controller/experiments/leadline_experiments proto/leadline_wire ansible/bundle/leadline_bundle ansible/dashboards/leadline_dashboards tests
 	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache plugins
 
 env: $(SYNCED) ## Build .venv
@@ -153,6 +160,20 @@ test-keda: PACKAGES += $(CONTAINERS)
 test-keda: env packages keda ## Have KEDA and the HPA controller scale a service by Leadline's answers
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py tests/lab/test_response_time.py
 
+# The package index is needed once, or again when its lock file changes.
+test-home-assistant: env packages ## Have Home Assistant's MQTT integration read what a controller publishes
+	@$(PY) -m tests.home_assistant.instance >/dev/null
+	$(PYTEST) -q -s -n 0 -m home_assistant tests/home_assistant
+
+# The Go module builds once, in some minutes.
+helm: env kubelets ## Build Helm for `make test-chart`
+	@$(PY) -m tests.chart.helm
+
+# Not in `make test`: it builds the images twice, and from empty caches Helm.
+test-chart: PACKAGES += $(CONTAINERS) binutils
+test-chart: env packages helm ## Build the images, and install and upgrade the chart on real kubelets
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -n 0 -m chart tests/chart
+
 control-plane: env ## Build etcd and kube-apiserver for the tests, unless they have a cluster
 	@$(PY) -m tests.kube.control_plane find >/dev/null 2>&1 || \
 		$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-go.lock
@@ -163,10 +184,12 @@ kubelets: control-plane ## Build kubelet and containerd, for the tests and for `
 
 lock: env ## Resolve the dependencies again into requirements*.lock
 	$(UV) lock --upgrade
-	$(UV) export --quiet --no-group bundle --no-group go --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
+	$(UV) export --quiet --no-group bundle --no-group go --no-group release --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
 	$(UV) export --quiet --only-group go --no-emit-workspace --no-header --format requirements-txt -o requirements-go.lock
 	$(UV) export --quiet --only-group bundle --no-emit-workspace --no-header --format requirements-txt -o requirements-bundle.lock
+	$(UV) export --quiet --only-group release --no-emit-workspace --no-header --format requirements-txt -o requirements-release.lock
 	$(UV) export --quiet --only-group rollout --no-emit-workspace --no-header --format requirements-txt -o requirements-rollout.lock
+	$(UV) pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 tests/home_assistant/requirements.in -o requirements-home-assistant.lock
 	for part in agent controller; do \
 		$(UV) export --quiet --package leadline-$$part --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock || exit 1; \
 	done
@@ -174,8 +197,20 @@ lock: env ## Resolve the dependencies again into requirements*.lock
 bundle: env ## Build dist/bundle: all that boards install, for a rollout without the internet
 	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
 
+image: env ## Build dist/image: OCI images of the controller and a broker, for amd64 and arm64
+	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.image
+
+image-lock: env ## Take Debian's newest packages into the images: ansible/bundle/debian.lock
+	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.image --lock
+
+dist: env ## Build dist/release: checked wheels, and bills of materials with licences
+	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.release
+
 vendor: ## Write the files of npm packages that the map and its tests use: needs npm
 	python3 -m tests.web.vendoring
+
+dashboards: env ## Write the Grafana dashboards of the role `grafana`
+	PYTHONPATH=ansible/dashboards $(PY) -m leadline_dashboards
 
 screenshots: PACKAGES += $(BROWSER)
 screenshots: env packages ## Draw the map's pictures in docs/map

@@ -7,10 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
-from leadline_controller import __version__, config, logs, wiring
+from leadline_controller import __version__, config, logs
 from leadline_controller.api.settings import ServeError
 from leadline_controller.framework.options import OptionError
 from leadline_controller.kube.errors import KubeConfigError
+from leadline_controller.wiring import daemon
 
 _EXAMPLE = "Example: leadline-controller run --config /etc/leadline/controller.toml"
 _LONGEST_ERROR = 800
@@ -46,7 +47,7 @@ async def _run_until_signal(settings: config.Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await wiring.run(settings, stop)
+    await daemon.run(settings, stop)
 
 
 def _fail(error: object, code: int) -> int:

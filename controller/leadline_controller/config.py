@@ -16,12 +16,15 @@ from typing import Any, TypeVar
 
 from leadline_wire.codec import MOST_MBPS
 
+from leadline_controller.api.home_assistant import DEFAULT_PREFIX, PublishSettings
 from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
     DEFAULT_EXTENDER_ADDRESS,
+    DEFAULT_HEALTH_ADDRESS,
     DEFAULT_KEDA_ADDRESS,
     DEFAULT_METRICS_ADDRESS,
     ExtenderSettings,
+    HealthSettings,
     KedaSettings,
     MetricsSettings,
     ServeError,
@@ -102,6 +105,7 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "kubernetes.deletion_cost": _flag,
     "strategy.name": str,
     "strategy.seed": _number,
+    "strategy.preferences": _number,
     "strategy.batch_window_s": _number,
     "strategy.suggest_interval_s": _number,
     "strategy.profiles": str,
@@ -141,6 +145,10 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     **{f"metrics.tls.{name}": str for name in _TLS_FILES},
     "metrics.peers": _number,
     "metrics.links": str,
+    "health.address": str,
+    "publish.home_assistant": _flag,
+    "publish.discovery_prefix": str,
+    "publish.interval_s": _number,
     "web.address": str,
     "web.password_file": str,
     "web.tls.cert_file": str,
@@ -162,15 +170,17 @@ class Settings:
     kubeconfig: None means the cluster that the controller runs in. warm_up_s: how long the first
     decision may wait for the metrics of every ready node. anchors: nodes against which the others
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
-    links nodes share. seed: makes the choice between equal nodes repeatable. batch_window_s,
-    suggest_interval_s: for strategies that plan several pods together; 0 is off. profiles: the
-    file of services' execution times, which may be missing. networks: where boards may be probed,
-    besides the addresses of their node objects. standalone: whether to place the pods of
-    `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a response
-    time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not ask.
-    metrics: None if Prometheus does not ask. web: None without a map. rescheduling: when running
-    pods are moved. decisions: the database; in memory, unless `load` made the settings. images: how
-    registries are asked.
+    links nodes share. seed: makes the choice between equal nodes repeatable. preferences: "on",
+    "off", or the tolerance within which they decide, in the unit of the strategy's total.
+    batch_window_s, suggest_interval_s: for strategies that plan several pods together; 0 is off.
+    profiles: the file of services' execution times, which may be missing. networks: where boards
+    may be probed, besides the addresses of their node objects. standalone: whether to place the
+    pods of `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a
+    response time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not
+    ask. metrics: None if Prometheus does not ask. health: None if kubelet does not ask. publish:
+    None if the broker never had states of boards. web: None without a map. rescheduling: when
+    running pods are moved. decisions: the database; in memory, unless `load` made the settings.
+    images: how registries are asked.
     """
 
     cluster: str = "default"
@@ -184,6 +194,7 @@ class Settings:
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
+    preferences: str | float = "on"
     batch_window_s: float = 0.0
     suggest_interval_s: float = 0.0
     profiles: Path | None = None
@@ -199,6 +210,8 @@ class Settings:
     rescheduling: ReschedulingSettings = field(default_factory=ReschedulingSettings)
     keda: KedaSettings | None = None
     metrics: MetricsSettings | None = None
+    health: HealthSettings | None = None
+    publish: PublishSettings | None = None
     web: WebSettings | None = None
     decisions: HistorySettings = field(default_factory=HistorySettings)
     images: LookupSettings = field(default_factory=LookupSettings)
@@ -286,6 +299,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         strategy=strategy,
         options=options,
         seed=seed,
+        preferences=_preferences(by),
         profiles=_profiles(root.object("strategy")),
         **_given(warm_up_s=root.number("warm_up_s"), **intervals),
         anchors=probe.texts("anchors"),
@@ -304,6 +318,8 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         rescheduling=_rescheduling(_only_settings(root.object("rescheduling"))),
         keda=_keda(_only_settings(root.object("keda"))) if root.has("keda") else None,
         metrics=_metrics(_only_settings(root.object("metrics"))) if root.has("metrics") else None,
+        health=_health(_only_settings(root.object("health"))) if root.has("health") else None,
+        publish=_publish(_only_settings(root.object("publish"))) if root.has("publish") else None,
         web=_web(_only_settings(root.object("web")), environ) if root.has("web") else None,
         decisions=_decisions(_only_settings(root.object("decisions")), environ),
         images=_images(_only_settings(root.object("images")), environ),
@@ -338,6 +354,15 @@ def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
     with _named(strategy.at("name"), PluginError), _named(strategy.at("options"), OptionError):
         build(STRATEGIES[name], options)
     return name, options, strategy.integer("seed", 0, (1 << 63) - 1)
+
+
+def _preferences(strategy: Fields) -> str | float:
+    given = strategy.raw("preferences")
+    if given is None or given in ("on", "off"):
+        return given or "on"
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1e15:
+        raise strategy.error("preferences", '"on", "off" or a number of 0 to 1e+15')
+    return float(given)
 
 
 def _profiles(strategy: Fields) -> Path:
@@ -412,6 +437,21 @@ def _metrics(metrics: Fields) -> MetricsSettings:
             every_link=every_link,
             **_given(peers=metrics.integer("peers", 0, _MOST_PEERS)),
         )
+
+
+def _health(health: Fields) -> HealthSettings:
+    with _named(health.at("address"), ServeError):
+        return HealthSettings(health.text("address", DEFAULT_HEALTH_ADDRESS))
+
+
+def _publish(publish: Fields) -> PublishSettings:
+    interval_s = publish.number("interval_s", _MOST_INTERVAL_S)
+    if interval_s is not None and interval_s < 1:
+        raise publish.error("interval_s", "a number of 1 to 3600")
+    home_assistant = publish.flag("home_assistant", default=False)
+    prefix = publish.text("discovery_prefix", DEFAULT_PREFIX)
+    with _named(publish.at("discovery_prefix"), ValueError):
+        return PublishSettings(home_assistant, prefix, **_given(interval_s=interval_s))
 
 
 def _web(web: Fields, environ: Mapping[str, str]) -> WebSettings:

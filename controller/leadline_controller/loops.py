@@ -9,11 +9,20 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
+from leadline_controller.api.state_publisher import StatePublisher
 from leadline_controller.cluster.images import ImageState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.framework.model import Node
-from leadline_controller.framework.ports import Clock, ImagePull, Leadership
+from leadline_controller.framework.ports import (
+    Clock,
+    Cluster,
+    ClusterError,
+    Event,
+    ImagePull,
+    InvalidError,
+    Leadership,
+)
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.logs import ErrorLog
 from leadline_controller.parsing.fields import FieldError
@@ -27,7 +36,10 @@ log = logging.getLogger(__name__)
 _PROBE_TICK_S = 0.5
 _ESTIMATE_EVERY_S = 10.0
 _PROFILES_EVERY_S = 10.0
+_PUBLISH_TICK_S = 1.0
 _SAMPLE_EVERY_S = 10.0  # as often as boards report
+_WARN_EVERY_S = 10.0
+_WARN_GAP_S = 0.2  # a label misspelt on every node is not a storm of writes
 
 
 async def measure(
@@ -105,6 +117,55 @@ async def sample(
     finally:
         if leadership.leads():
             history.put_series(sampler.last())
+
+
+async def publish(
+    publisher: StatePublisher,
+    is_connected: Callable[[], bool],
+    leadership: Leadership,
+    clock: Clock,
+) -> None:
+    """Publish the boards' states while this controller leads, until cancelled."""
+    errors = ErrorLog(log)
+    try:
+        while True:
+            try:
+                publisher.tick(clock.now_s(), acts=leadership.leads() and is_connected())
+            except Exception as error:  # noqa: BLE001  # any error is logged once
+                errors.failed(error, "publishing states failed, trying again: %s")
+            await clock.sleep(_PUBLISH_TICK_S)
+    finally:
+        publisher.stop()
+
+
+async def warn_about_nodes(
+    cluster: Cluster,
+    nodes: Callable[[], Mapping[str, Node]],
+    leadership: Leadership,
+    clock: Clock,
+) -> None:
+    """Write an event on each node for what its manifest says to Leadline in vain, while this
+    controller leads, until cancelled."""
+    told, errors = set[tuple[str, str]](), ErrorLog(log, logging.WARNING)
+    while True:
+        said = [(node, each) for node in nodes().values() for each in node.warnings]
+        told.intersection_update({(node.name, each) for node, each in said})
+        for node, warning in said:
+            if (node.name, warning) in told or not leadership.leads():
+                continue
+            try:
+                event = Event("Warning", "UnknownAnnotation", warning, once=True)
+                await cluster.record_event(node, event)
+                errors.succeeded()
+            except InvalidError as error:  # of this node alone, and again at the next try
+                errors.failed(str(error), "event on node %s: %s", node.name)
+            except Exception as error:  # noqa: BLE001  # any error is logged once
+                why = str(error) if isinstance(error, ClusterError) else repr(error)
+                errors.failed(why, "events on nodes: %s; trying again")
+                break
+            told.add((node.name, warning))
+            await clock.sleep(_WARN_GAP_S)
+        await clock.sleep(_WARN_EVERY_S)
 
 
 async def follow_pulls(

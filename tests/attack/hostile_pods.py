@@ -22,6 +22,7 @@ from tests.bench.predicates import HOST, cluster
 POD_BYTES = 1_500_000
 NODES = (100, 1_000)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _STALL_S = 0.25
 _TRIES = 3
 Manifest = dict[str, Any]
@@ -112,6 +113,29 @@ KINDS: dict[str, Callable[[int], Manifest]] = {
                 },
             }
         ]
+    ),
+    "preferred affinity and anti-affinity terms": lambda n: _pod(
+        affinity={
+            kind: {
+                _PREFERRED: [
+                    {"weight": 1, "podAffinityTerm": _neighbour(i, "In")} for i in range(n // 2 + 1)
+                ]
+            }
+            for kind in ("podAffinity", "podAntiAffinity")
+        }
+    ),
+    "preferred node affinity terms": lambda n: _pod(
+        affinity={
+            "nodeAffinity": {
+                _PREFERRED: [
+                    {
+                        "weight": 1,
+                        "preference": {"matchExpressions": [_wants(HOST, "NotIn", f"n{i}")]},
+                    }
+                    for i in range(n)
+                ]
+            }
+        }
     ),
     "spread constraints": _spread,
     "spread constraints and node affinity": _spread_among,

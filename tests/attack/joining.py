@@ -26,7 +26,7 @@ from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.framework.ports import NodeChanged, PodEvent, Relisted
+from leadline_controller.framework.ports import Event, NodeChanged, Relisted
 from leadline_controller.scheduling.batches import Batch
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies.dacs import Dacs
@@ -87,7 +87,7 @@ def slow_disk(each_write_s: float) -> None:
 class _Cluster(MemoryCluster):
     """Keeps no events, as the API server is elsewhere."""
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
+    async def record_event(self, about: Pod | Node, event: Event) -> None:
         pass
 
 

@@ -21,7 +21,7 @@ from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.probing.planning import ProbeLimits
-from leadline_controller.wiring import Controller
+from leadline_controller.wiring import Controller, servers
 
 from tests.support.memory_cluster import MemoryCluster
 
@@ -86,7 +86,7 @@ async def main() -> None:
     controller, stalls = Controller(settings, MemoryCluster(nodes)), Stalls()
     following = asyncio.create_task(controller.follow())
     watching = asyncio.create_task(stalls.watch())
-    async with controller.probing(), controller.serving_api("attacked"):
+    async with controller.probing(), servers.grpc(controller, "attacked"):
         print(json.dumps({"ready": True}), flush=True)
         while await reader.readline():
             status = {

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
-from statistics import median
 
 import numpy as np
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Filter, Strategy, decide
+from leadline_controller.framework.assigned_pods import AssignedPods
+from leadline_controller.framework.cycle import Filter, Prefer, Strategy, decide
 from leadline_controller.framework.images import ImageTable
 from leadline_controller.framework.model import (
     CPU,
@@ -22,10 +22,13 @@ from leadline_controller.framework.model import (
     Layer,
     Link,
     Node,
+    Owner,
     Pod,
     Taint,
 )
 from leadline_controller.framework.options import build
+from leadline_controller.framework.resources import PodSelector, PodSelectors
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -34,7 +37,8 @@ from leadline_controller.framework.view import (
     NodeTable,
 )
 from leadline_controller.kubeobjects.manifest import read_pod
-from leadline_controller.strategies import STRATEGIES
+from leadline_controller.preferences import rule
+from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 SIZES = (100, 1000, 10_000)
 PEERS = 5
@@ -79,7 +83,12 @@ def _node(random: Random, number: int) -> Node:
     return Node(
         f"node-{number}",
         allocatable={CPU: random.choice([4000, 8000]), MEMORY: 8 * GIB, PODS: 110},
-        labels={"zone": f"z{number % 8}", "board": board, "leadline.dev/class": board},
+        labels={
+            "kubernetes.io/hostname": f"node-{number}",
+            "topology.kubernetes.io/zone": f"z{number % 8}",
+            "board": board,
+            "leadline.dev/class": board,
+        },
         taints=taints,
         tier="cloud" if number % 20 == 0 else "edge",
         bandwidth_mbps=random.choice([None, 100.0, 1000.0]),
@@ -118,10 +127,58 @@ def pods(size: int) -> list[Pod]:
     ]
 
 
-def milliseconds(decision: Callable[[ClusterView, Pod], object], size: int) -> float:
-    """The median time of one decision."""
-    view, wanted = cluster(size), pods(size)
-    times = []
+def crowded(view: ClusterView) -> ClusterView:
+    """The view with ten pods a node, a tenth of which repels its own kind, of five ReplicaSets."""
+    random, size = Random(0), len(view)
+    kinds = [replace(each, owner=_owner(i % 5)) for i, each in enumerate(preferring(size))]
+    there = [(random.choice(kinds), random.randrange(size)) for _ in range(10 * size)]
+    return replace(
+        view,
+        assigned_pods=AssignedPods().with_pods(there),
+        pod_selectors=PodSelectors(
+            PodSelector(
+                "ReplicaSet", "default", f"app-{i}", (Requirement("app", "In", (f"app-{i}",)),)
+            )
+            for i in range(5)
+        ),
+    )
+
+
+def _owner(number: int) -> Owner:
+    return Owner("ReplicaSet", f"app-{number}", "uid", "apps/v1")
+
+
+def preferring(size: int) -> list[Pod]:
+    """The pods, spread by default; every tenth prefers boards, and to be apart from its kind."""
+    weighted = "preferredDuringSchedulingIgnoredDuringExecution"
+    fast = {"matchExpressions": [{"key": "board", "operator": "In", "values": ["pi5"]}]}
+    found = []
+    for i, each in enumerate(pods(size)):
+        apart = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": f"app-{i % 5}"}},
+        }
+        affinity = {
+            "nodeAffinity": {weighted: [{"weight": 10, "preference": fast}]},
+            "podAntiAffinity": {weighted: [{"weight": 50, "podAffinityTerm": apart}]},
+        }
+        manifest = {
+            "metadata": {"name": f"pod-{i}", "labels": {"app": f"app-{i % 5}"}},
+            "spec": {"affinity": affinity if i % 10 == 0 else {}},
+        }
+        preferences = read_pod(manifest).preferences
+        found.append(replace(each, preferences=preferences, owner=_owner(i % 5)))
+    return found
+
+
+def milliseconds(
+    decision: Callable[[ClusterView, Pod], object],
+    view: ClusterView,
+    wanted: list[Pod],
+    percent: float = 50.0,
+) -> float:
+    """The median time of one decision, or another percentile."""
+    size, times = len(view), []
     for round_ in range(max(5, 20_000 // size // len(wanted) * 2)):
         for pod in wanted:
             fresh = replace(view)
@@ -129,7 +186,7 @@ def milliseconds(decision: Callable[[ClusterView, Pod], object], size: int) -> f
             decision(fresh, pod)
             if round_ > 0:  # the first round fills the caches that nodes keep
                 times.append(time.perf_counter() - start)
-    return median(times) * 1000
+    return float(np.percentile(times, percent)) * 1000
 
 
 def rows() -> Iterator[tuple[str, list[float]]]:
@@ -138,14 +195,21 @@ def rows() -> Iterator[tuple[str, list[float]]]:
         strategy: Strategy = build(type_, {})
         for what, filters in (("alone", {}), ("with filters", FILTERS)):
             one = _decision(strategy, filters)
-            yield f"{name} {what}", [milliseconds(one, size) for size in SIZES]
+            yield f"{name} {what}", [milliseconds(one, cluster(n), pods(n)) for n in SIZES]
+    strategy = build(STRATEGIES[DEFAULT_STRATEGY], {})
+    for what, prefer in (("without", None), ("with", rule("on"))):
+        one = _decision(strategy, FILTERS, prefer)
+        for percent in (50.0, 99.0):
+            name = f"{DEFAULT_STRATEGY} {what} preferences, p{percent:.0f}"
+            times = [milliseconds(one, crowded(cluster(n)), preferring(n), percent) for n in SIZES]
+            yield name, times
 
 
 def _decision(
-    strategy: Strategy, filters: Mapping[str, Filter]
+    strategy: Strategy, filters: Mapping[str, Filter], prefer: Prefer | None = None
 ) -> Callable[[ClusterView, Pod], object]:
     random = Random(0)
-    return lambda view, pod: decide(view, pod, filters, strategy, random)
+    return lambda view, pod: decide(view, pod, filters, strategy, random, prefer)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from leadline_controller.framework.model import Owner, Pod
+from leadline_controller.framework.model import Node, Owner, Pod
 from leadline_controller.framework.ports import Cluster, ClusterChange, Workload
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
@@ -65,7 +65,7 @@ class ClusterHarness(Protocol):
         """A Deployment with a ReplicaSet, which is returned."""
         ...
 
-    def events(self, pod: Pod) -> list[WrittenEvent]: ...
+    def events(self, about: Pod | Node) -> list[WrittenEvent]: ...
 
 
 class MemoryHarness:
@@ -120,11 +120,11 @@ class MemoryHarness:
         self.cluster.put_workload(made, f"{name}-set")
         return Owner("ReplicaSet", f"{name}-set", f"uid-{name}-set")
 
-    def events(self, pod: Pod) -> list[WrittenEvent]:
+    def events(self, about: Pod | Node) -> list[WrittenEvent]:
         return [
             WrittenEvent(e.event.type, e.event.reason, e.event.message, e.count)
             for e in self.cluster.events
-            if e.pod.uid == pod.uid
+            if e.about == about
         ]
 
     def _change_pod(self, pod: Pod, patch: Object) -> None:
@@ -197,11 +197,12 @@ class KubeHarness:
         self._made |= {f"{APPS}/deployments/{name}", f"{APPS}/replicasets/{name}-set"}
         return Owner("ReplicaSet", f"{name}-set", made["metadata"]["uid"])
 
-    def events(self, pod: Pod) -> list[WrittenEvent]:
+    def events(self, about: Pod | Node) -> list[WrittenEvent]:
+        uid = about.uid if isinstance(about, Pod) else about.name
         return [
             WrittenEvent(e["type"], e["reason"], e["note"], e.get("series", {}).get("count", 1))
             for e in self._api.get(EVENTS)["items"]
-            if e["regarding"].get("uid") == pod.uid and e["reportingController"] == "leadline"
+            if e["regarding"].get("uid") == uid and e["reportingController"] == "leadline"
         ]
 
     def clean(self) -> None:

@@ -12,17 +12,17 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from leadline_controller.framework.model import ContainerResources, Owner, Pod, Taint
+from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod, Taint
 from leadline_controller.framework.ports import (
     BudgetError,
     ConflictError,
+    Event,
     InvalidError,
     NodeChanged,
     NodeDeleted,
     NotFoundError,
     PodChanged,
     PodDeleted,
-    PodEvent,
     Relisted,
     ResourceChanged,
     ResourceDeleted,
@@ -321,9 +321,9 @@ async def test_events_are_written_on_the_pod_and_repeats_are_folded(
     harness: ClusterHarness, name: str
 ) -> None:
     made = harness.add_pod(pod(name))
-    failed = PodEvent("Warning", "FailedScheduling", "0/1 nodes fit: 1 has too little memory")
-    unreadable = PodEvent("Warning", "UnreadableAnnotation", "leadline.dev/data-mb: not a number")
-    placed = PodEvent("Normal", "Scheduled", f"placed on {name}")
+    failed = Event("Warning", "FailedScheduling", "0/1 nodes fit: 1 has too little memory")
+    unreadable = Event("Warning", "UnreadableAnnotation", "leadline.dev/data-mb: not a number")
+    placed = Event("Normal", "Scheduled", f"placed on {name}")
 
     for event in (failed, unreadable, failed, failed, placed):
         await harness.cluster.record_event(made, event)
@@ -335,10 +335,35 @@ async def test_events_are_written_on_the_pod_and_repeats_are_folded(
     ]
 
 
+async def test_an_event_to_be_told_once_is_not_counted_again(
+    harness: ClusterHarness, name: str
+) -> None:
+    made = harness.add_pod(pod(name))
+    typo = Event("Warning", "UnknownAnnotation", "leadline.dev/x means nothing", once=True)
+
+    for _ in range(3):
+        await harness.cluster.record_event(made, typo)
+
+    assert [(each.message, each.count) for each in harness.events(made)] == [(typo.message, 1)]
+
+
+async def test_events_are_written_on_nodes(harness: ClusterHarness, name: str) -> None:
+    harness.add_node(node(name))
+    about = Node(name, {})
+    typo = Event("Warning", "UnknownAnnotation", "leadline.dev/x means nothing", once=True)
+
+    for _ in range(2):
+        await harness.cluster.record_event(about, typo)
+
+    assert harness.events(about) == [
+        WrittenEvent("Warning", "UnknownAnnotation", typo.message, 1),
+    ]
+
+
 async def test_a_pod_of_the_same_name_has_its_own_events(
     harness: ClusterHarness, name: str
 ) -> None:
-    event = PodEvent("Warning", "FailedScheduling", "no node")
+    event = Event("Warning", "FailedScheduling", "no node")
     old = harness.add_pod(pod(name))
     await harness.cluster.record_event(old, event)
     harness.remove_pod(old)

@@ -101,6 +101,21 @@ def test_scores_have_the_candidates_shape_and_no_infinities(name: str, case: Cas
 
 @every_strategy
 @for_each_of_them
+@given(case=cases())
+def test_it_also_chooses_among_fewer(name: str, case: Case) -> None:
+    everyone_ = everyone(case.cluster)
+    scores = make(name).score(case.cluster, case.wanted, everyone_)
+    assert 0 <= scores.tolerance < np.inf
+    if scores.among is not None:
+        assert scores.among(np.arange(everyone_.size)).tolist() == scores.finalists.tolist()
+        some = np.arange(0, everyone_.size, 2)
+        chosen = scores.among(some)
+        assert chosen.size
+        assert set(chosen.tolist()) <= set(some.tolist())
+
+
+@every_strategy
+@for_each_of_them
 @given(case=cases(), seed=st.integers())
 def test_a_seed_repeats_the_decision_and_a_rejected_node_is_never_chosen(
     name: str, case: Case, seed: int

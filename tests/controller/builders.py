@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
-from leadline_controller.framework.resources import NamespaceLabels, Resource, Storage
+from leadline_controller.framework.resources import (
+    NamespaceLabels,
+    PodSelector,
+    PodSelectors,
+    Resource,
+    Storage,
+)
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -66,6 +72,7 @@ def view(
             for place in set(places)
         },
         namespaces=Namespaces({space.name: space.labels for space in spaces}),
+        pod_selectors=PodSelectors(each for each in resources if isinstance(each, PodSelector)),
         storage=Storage.of(resources),
     )
 

@@ -28,6 +28,7 @@ from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent
+from leadline_controller.wiring import servers
 from leadline_wire.v1 import control_pb2 as control
 from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
@@ -71,7 +72,7 @@ async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
     cluster = MemoryCluster([read_node(each) for each in NODES])
     controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
     work = controller.scheduler(how).run() if standalone else controller.follow()
-    async with controller.serving_extender(how, controller.cluster) as address, running(work):
+    async with servers.extender(controller, how, controller.cluster) as address, running(work):
         other = cluster.put_pod(pending(pod_manifest("other", 50)))
         own = cluster.put_pod(Pod("default", "own"))
         assert address is not None
@@ -87,7 +88,7 @@ async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
         if standalone:
             assert await eventually(lambda: cluster.pod("default/own").node_name)
         assert (cluster.pod("default/own").node_name is not None) == standalone
-        assert await eventually(lambda: [e for e in cluster.events if e.pod.name == "other"])
+        assert await eventually(lambda: [e for e in cluster.events if e.about.name == "other"])
         gone = cluster.put_pod(pending(pod_manifest("gone", 5000)))
         assert await eventually(lambda: controller.state.pod(gone.uid) is not None)
         await post(address, "filter", args(pod_manifest("gone", 5000), ["n1", "n2"]))
@@ -100,8 +101,8 @@ async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
 async def test_without_extender_settings_there_is_no_extender() -> None:
     settings = Settings()
     controller = wiring.Controller(settings, MemoryCluster())
-    async with controller.serving_extender(
-        wiring.scheduling_profile(settings), controller.cluster
+    async with servers.extender(
+        controller, wiring.scheduling_profile(settings), controller.cluster
     ) as address:
         assert address is None
 
@@ -143,8 +144,8 @@ async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
     controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
     async with (
         controller.storing_decisions(),
-        controller.serving_metrics("dacs") as address,
-        controller.serving_extender(how, cluster) as extender,
+        servers.metrics(controller, "dacs") as address,
+        servers.extender(controller, how, cluster) as extender,
         running(controller.scheduler(how).run()),
     ):
         assert address is not None
@@ -177,15 +178,16 @@ async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
 
 async def test_without_its_section_prometheus_is_not_answered_and_nothing_is_counted() -> None:
     controller = wiring.Controller(Settings(), MemoryCluster())
-    async with controller.serving_metrics("dacs") as address:
+    async with servers.metrics(controller, "dacs") as address:
         assert address is None
-    assert controller._instruments is None
+    assert controller.instruments is None
 
 
 def test_all_certificates_of_the_settings_are_watched() -> None:
     files = [Path(f"/{name}.pem") for name in ("cert", "key", "ca")]
     settings = Settings(web=WebSettings("127.0.0.1:0", WebTls(*files)))
-    source = wiring.Controller(settings, MemoryCluster(), login=Path("/login.pem"))._source("dacs")
+    controller = wiring.Controller(settings, MemoryCluster(), login=Path("/login.pem"))
+    source = servers.inspection_source(controller, "dacs")
     assert [each.setting for each in source.certificates] == [
         "web.tls.cert_file",
         "web.tls.client_ca_file",
@@ -200,14 +202,16 @@ async def test_the_budget_is_that_of_the_boards_that_are_probed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Without the broker no board is sent a lease.
-    monkeypatch.setattr("leadline_controller.wiring.BrokerSession.is_connected", lambda _: True)
+    monkeypatch.setattr(
+        "leadline_controller.wiring.controller.BrokerSession.is_connected", lambda _: True
+    )
     node = Node("n1", addresses=("192.0.2.1",))
     settings = Settings(serve=ServeSettings("127.0.0.1:0"), broker_port=free_port())
     controller = wiring.Controller(settings, MemoryCluster([node]))
     agent = Agent("n1", address="192.0.2.1", probes=("icmp",))
     controller.telemetry.birth(agent, TelemetryBuilder().stamp("n1"))
     async with (
-        controller.serving_api("dacs") as address,
+        servers.grpc(controller, "dacs") as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         stub = InspectionStub(channel)
@@ -374,7 +378,7 @@ async def test_the_settings_of_probing_reach_its_scheduler(monkeypatch: pytest.M
         given.append(settings)
         return ProbeScheduler(telemetry, send, settings, *more)
 
-    monkeypatch.setattr(wiring, "ProbeScheduler", noted)
+    monkeypatch.setattr(wiring.controller, "ProbeScheduler", noted)
     settings = Settings(
         broker_port=free_port(),
         anchors=("n1",),

@@ -62,7 +62,8 @@ class _Moves:
         return None
 
 
-def test_the_page_has_just_the_metrics_that_are_written(tmp_path: Path) -> None:
+def controllers_metrics(folder: Path) -> str:
+    """What a controller writes that has every metric."""
     harness = example_controller()
     flags = {"throttled": False, "under_voltage": False}
     reading = BoardReading({"cpu_celsius": 40.0, "used_mbps": 1.0}, flags=flags)
@@ -73,9 +74,13 @@ def test_the_page_has_just_the_metrics_that_are_written(tmp_path: Path) -> None:
     harness.decisions._sink = instruments.count
     harness.place(Pod("default", "huge", uid="u", requests={"cpu": 10**9}), PENDING)
     object.__setattr__(harness.source, "rescheduler", _Moves)
-    history = Recorder(HistorySettings(tmp_path / "decisions.db"))
+    history = Recorder(HistorySettings(folder / "decisions.db"))
     source = MetricsSource(replace(known(harness), history=history), instruments, MetricsSettings())
-    text = MetricsReader(source).begin()(False).decode()
+    return MetricsReader(source).begin()(False).decode()
+
+
+def test_the_page_has_just_the_metrics_that_are_written(tmp_path: Path) -> None:
+    text = controllers_metrics(tmp_path)
     report = pb.Report(cpu=pb.Cpu(throttled=True, under_voltage=True))
     report.collectors.add(name="cpu", outcome=pb.CollectorRun.OK)
     status = textfile.Status("pi-1", "1", 10, True, 0, certificate_ends_s=2e9)

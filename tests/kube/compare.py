@@ -36,6 +36,10 @@ KINDS = {
     "csiDrivers": "CSIDriver",
     "csiStorageCapacities": "CSIStorageCapacity",
     "volumeAttachments": "VolumeAttachment",
+    "services": "Service",
+    "replicationControllers": "ReplicationController",
+    "replicaSets": "ReplicaSet",
+    "statefulSets": "StatefulSet",
 }
 _VOLUMES = ("VolumeBinding", "VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")
 # A claim that can't be used is refused by each of kube-scheduler's plugins, by Leadline once.

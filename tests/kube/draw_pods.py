@@ -212,7 +212,7 @@ def draw_spread(draft: Draft) -> None:
         draw_taints(draft)
 
 
-def _affinity_term(draft: Draft) -> Object:
+def affinity_term(draft: Draft) -> Object:
     term: Object = {"topologyKey": draft.random.choice(KEYS)}
     if (drawn := selector(draft)) is not None:
         term["labelSelector"] = drawn
@@ -233,7 +233,7 @@ def _affinity_term(draft: Draft) -> Object:
     return term
 
 
-def _require(wanted: Object, kind: str, terms: list[Object]) -> None:
+def require(wanted: Object, kind: str, terms: list[Object]) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     wanted["spec"].setdefault("affinity", {})[kind] = required
 
@@ -241,10 +241,10 @@ def _require(wanted: Object, kind: str, terms: list[Object]) -> None:
 def draw_affinity(draft: Draft) -> None:
     for resident in draft.pods:
         if draft.chance(0.25):
-            _require(resident, "podAntiAffinity", [_affinity_term(draft)])
+            require(resident, "podAntiAffinity", [affinity_term(draft)])
     if draft.chance(0.6):
-        terms = [_affinity_term(draft) for _ in range(draft.random.choice((1, 1, 1, 2)))]
-        _require(draft.pod, "podAffinity", terms)
+        terms = [affinity_term(draft) for _ in range(draft.random.choice((1, 1, 1, 2)))]
+        require(draft.pod, "podAffinity", terms)
     if draft.chance(0.5):
-        terms = [_affinity_term(draft) for _ in range(draft.random.choice((1, 1, 2)))]
-        _require(draft.pod, "podAntiAffinity", terms)
+        terms = [affinity_term(draft) for _ in range(draft.random.choice((1, 1, 2)))]
+        require(draft.pod, "podAntiAffinity", terms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from tests.kube import draw_pods, draw_volumes
+from tests.kube import draw_pods, draw_preferences, draw_volumes
 from tests.kube.draft import Draft, draw_nodes
 from tests.kube.draft import draw_pods as draw_residents
 from tests.kube.objects import Object
@@ -35,6 +35,25 @@ THEMES: Mapping[str, Callable[[Draft], None]] = {
     "InterPodAffinity": draw_pods.draw_affinity,
     **_VOLUMES,
 }
+
+# By the Score plugin that a case is mainly about.
+PREFERENCES: Mapping[str, Callable[[Draft], None]] = {
+    "TaintToleration": draw_preferences.draw_taints,
+    "NodeAffinity": draw_preferences.draw_node_affinity,
+    "PodTopologySpread": draw_preferences.draw_spread,
+    "InterPodAffinity": draw_preferences.draw_affinity,
+}
+
+
+def made_preferring(seed: int, theme: str) -> Object:
+    """Return the case of this seed, which is mainly about the Score plugin `theme`."""
+    draft = Draft(Random(f"preferring {theme}/{seed}"))
+    draw_nodes(draft)
+    draw_residents(draft, crowded=theme in _SOCIAL)
+    for name, draw in PREFERENCES.items():
+        if name == theme or draft.chance(0.15):
+            draw(draft)
+    return draft.case()
 
 
 def made(seed: int, theme: str) -> Object:

@@ -45,7 +45,7 @@ def _of_module(
         print(f"building the test {name} (a few minutes, once)", file=sys.stderr)
         _run([go, "build", *flags, "-o", str(folder / name), package], environ)
 
-    return _kept(cache(environ) / home / name, build)
+    return kept(cache(environ) / home / name, build)
 
 
 def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) -> Path:
@@ -59,7 +59,7 @@ def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) 
         program = f"{package}@{version}"
         _run([go, "install", *flags, program], {**environ, "GOBIN": str(folder)})
 
-    return _kept(cache(environ) / home / name, install)
+    return kept(cache(environ) / home / name, install)
 
 
 def keda(go: Path, environ: Mapping[str, str]) -> Path:
@@ -78,10 +78,10 @@ def keda(go: Path, environ: Mapping[str, str]) -> Path:
         found = _run([go, "list", "-m", "-f", "{{.Dir}}", released], environ, module)
         shutil.copytree(Path(found.strip()) / "config/crd/bases", folder / "keda" / "crds")
 
-    return _kept(cache(environ) / home / "keda", build)
+    return kept(cache(environ) / home / "keda", build)
 
 
-def _kept(binary: Path, make: Callable[[Path], None]) -> Path:
+def kept(binary: Path, make: Callable[[Path], None]) -> Path:
     """Let `make` put the binary, or a folder of that name, into a folder, unless it is kept
     already."""
     if binary.exists():

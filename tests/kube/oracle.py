@@ -1,13 +1,15 @@
-"""Runs kube-scheduler's own filter plugins, without an API server, to find the nodes of a pod.
+"""Runs kube-scheduler's own plugins, without an API server, to find the nodes of a pod, and how
+much the pod prefers each.
 
     with Oracle() as oracle:
         verdicts = oracle.verdicts({"nodes": [...], "pods": [...], "pod": {...}})
 
 A case is a dict with the Kubernetes object `pod`, which asks for a place, and lists of objects
-as `nodes`, `pods` (residents, with their spec.nodeName), `namespaces`, `services`, `pvcs`, `pvs`,
-`storageClasses`, `csiNodes`, `csiDrivers`, `csiStorageCapacities` and `volumeAttachments`. The
-objects are written as for an API server: defaults are filled in, what is not valid is an error,
-but a status that is given counts, and the namespaces that pods name need not be listed.
+as `nodes`, `pods` (residents, with their spec.nodeName), `namespaces`, `services`, `replicaSets`,
+`statefulSets`, `replicationControllers`, `pvcs`, `pvs`, `storageClasses`, `csiNodes`, `csiDrivers`,
+`csiStorageCapacities` and `volumeAttachments`. The objects are written as for an API server:
+defaults are filled in, what is not valid is an error, but a status that is given counts, and the
+namespaces that pods name need not be listed.
 """
 
 from __future__ import annotations
@@ -28,15 +30,27 @@ Verdicts = dict[str, dict[str, str | None]]
 
 
 @dataclass(frozen=True)
+class Scored:
+    """What a Score plugin gives each node, by name. weight: in the default profile. raw and
+    normalized are empty if the plugin skips the pod."""
+
+    weight: int
+    raw: dict[str, int]
+    normalized: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Judged:
     """The result of a case.
 
     `verdicts` has, by node and plugin, the reason for which the plugin refuses, None for none.
+    `scores` has, by plugin, the scores of the nodes that none refuses; it is empty without any.
     `stored` is the case with all objects as controllers see them: with defaults, and with
     matchLabelKeys put into the selectors. An API server would not take it as a new case.
     """
 
     verdicts: Verdicts
+    scores: dict[str, Scored]
     stored: Case
 
 
@@ -92,7 +106,11 @@ class Oracle:
         answer = json.loads(line)
         if error := answer.get("error"):
             raise OracleError(error)
-        return Judged(answer.get("nodes", {}), answer["stored"])
+        scores = {
+            plugin: Scored(each["weight"], each.get("raw", {}), each.get("normalized", {}))
+            for plugin, each in answer.get("scores", {}).items()
+        }
+        return Judged(answer.get("nodes", {}), scores, answer["stored"])
 
     def _last_words(self) -> str:
         self._errors.seek(0)

@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import NotFoundError, PodEvent
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import Event, NotFoundError
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventSink
@@ -58,8 +58,8 @@ def written(api: Api, made: Pod) -> list[dict[str, Any]]:
     return [item for item in items if item["regarding"]["uid"] == made.uid]
 
 
-def failed(message: str = "0/3 nodes fit") -> PodEvent:
-    return PodEvent("Warning", "FailedScheduling", message)
+def failed(message: str = "0/3 nodes fit") -> Event:
+    return Event("Warning", "FailedScheduling", message)
 
 
 async def test_an_event_is_as_kubectl_shows_it(recorder: EventSink, api: Api, made: Pod) -> None:
@@ -133,6 +133,25 @@ async def test_an_event_that_the_server_dropped_is_created_again(
     assert anew["series"]["count"] == 2
 
 
+async def test_one_that_is_told_once_is_not_told_again_by_the_next_controller(
+    recorder: EventSink, plane: ControlPlane, api: Api, made: Pod
+) -> None:
+    typo = Event("Warning", "UnknownAnnotation", "leadline.dev/x means nothing", once=True)
+    about = Node(made.name, {})
+    async with ApiServer.connect(Login(plane.kubeconfig)) as server:
+        for each in (recorder, EventSink(server)):
+            for _ in range(2):
+                await each.record(made, typo)
+                await each.record(about, typo)
+
+    (event,) = written(api, made)
+    assert (event["note"], "series" in event) == (typo.message, False)
+    # What kubectl describe node asks for.
+    query = f"fieldSelector=involvedObject.kind=Node,involvedObject.uid={about.name}"
+    (on_node,) = api.get(f"/api/v1/namespaces/default/events?{query}")["items"]
+    assert on_node["message"] == typo.message
+
+
 async def test_a_long_message_is_truncated(recorder: EventSink, api: Api, made: Pod) -> None:
     await recorder.record(made, failed("ä" * 2000))
 
@@ -141,8 +160,10 @@ async def test_a_long_message_is_truncated(recorder: EventSink, api: Api, made: 
     assert 1000 < len(event["note"].encode()) <= 1024
 
 
-async def test_a_pod_with_the_longest_name_gets_its_event(recorder: EventSink, api: Api) -> None:
-    name = "n" * 253
+@pytest.mark.parametrize("name", ["n" * 253, f"n{'-' * 251}n", "n." * 126 + "n"])
+async def test_a_pod_with_the_longest_name_gets_its_event(
+    recorder: EventSink, api: Api, name: str
+) -> None:
     made = read_pod(api.create(PODS, pod(name)))
     try:
         await recorder.record(made, failed())

@@ -24,7 +24,7 @@ from leadline_controller import wiring
 from leadline_controller.api.settings import KedaSettings
 from leadline_controller.config import Settings
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.wiring import running
+from leadline_controller.wiring import running, servers
 
 from tests.controller.api.extender_server import files
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
@@ -190,7 +190,7 @@ async def controller(plane: ControlPlane, keda_settings: KedaSettings) -> AsyncI
         async with (
             running(parts.scheduler(how).run()),
             parts.ordering_replicas(),
-            parts.serving_keda(how) as address,
+            servers.keda(parts, how) as address,
         ):
             assert address is not None
             yield address

@@ -18,10 +18,10 @@ from leadline_controller.cli.commands.kube import kube
 from leadline_controller.framework.model import ContainerResources, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
+    Event,
     InvalidError,
     NodeChanged,
     PodChanged,
-    PodEvent,
     Relisted,
     ResourceChanged,
 )
@@ -253,11 +253,11 @@ async def annotate_a_pod(scene: Scene) -> None:
 
 
 async def write_an_event(scene: Scene) -> None:
-    await scene.cluster.record_event(scene.pod(), PodEvent("Normal", "Scheduled", "here"))
+    await scene.cluster.record_event(scene.pod(), Event("Normal", "Scheduled", "here"))
 
 
 async def repeat_an_event(scene: Scene) -> None:
-    made, event = scene.pod(), PodEvent("Warning", "FailedScheduling", "no room")
+    made, event = scene.pod(), Event("Warning", "FailedScheduling", "no room")
     for _ in range(2):
         await scene.cluster.record_event(made, event)
 
@@ -284,6 +284,34 @@ async def renew_the_lease(scene: Scene) -> None:
 async def watch_budgets(scene: Scene) -> None:
     made = {"metadata": {"name": scene.name}, "spec": {"maxUnavailable": 1}}
     await watch_resource(scene, BUDGETS, made)
+
+
+async def watch_services(scene: Scene) -> None:
+    made = {"metadata": {"name": scene.name}, "spec": {"ports": [{"port": 80}]}}
+    await watch_resource(scene, f"{DEFAULT}/services", made)
+
+
+def replicated(name: str, **more: Any) -> Object:
+    """A controller of no pods."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod(name)["spec"]}
+    selector = {"matchLabels": labels}
+    spec = {"replicas": 0, "selector": selector, "template": template, **more}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def watch_replication_controllers(scene: Scene) -> None:
+    made = replicated(scene.name, selector={"app": scene.name})
+    await watch_resource(scene, f"{DEFAULT}/replicationcontrollers", made)
+
+
+async def watch_replica_sets(scene: Scene) -> None:
+    await watch_resource(scene, f"{APPS}/replicasets", replicated(scene.name))
+
+
+async def watch_stateful_sets(scene: Scene) -> None:
+    made = replicated(scene.name, serviceName=scene.name)
+    await watch_resource(scene, f"{APPS}/statefulsets", made)
 
 
 async def evict_a_pod(scene: Scene) -> None:
@@ -342,6 +370,14 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "watch volumeattachments": watch_attachments,
     "list poddisruptionbudgets": watch_budgets,
     "watch poddisruptionbudgets": watch_budgets,
+    "list services": watch_services,
+    "watch services": watch_services,
+    "list replicationcontrollers": watch_replication_controllers,
+    "watch replicationcontrollers": watch_replication_controllers,
+    "list replicasets": watch_replica_sets,
+    "watch replicasets": watch_replica_sets,
+    "list statefulsets": watch_stateful_sets,
+    "watch statefulsets": watch_stateful_sets,
     "create pods/eviction": evict_a_pod,
     "patch pods/resize": resize_a_pod,
     "get deployments": scale_a_deployment,

@@ -11,10 +11,10 @@ import pytest
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
+    Event,
     ForbiddenError,
     InvalidError,
     NotFoundError,
-    PodEvent,
     StorageChangedError,
     UnavailableError,
 )
@@ -49,7 +49,7 @@ REFUSALS: dict[str, tuple[Answer, type[ClusterError]]] = {
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 MADE = pod("p")
 POD = read_pod({**MADE, "metadata": {**MADE["metadata"], "namespace": "default", "uid": "u-1"}})
-SAYING = PodEvent("Warning", "FailedScheduling", "0/3 nodes fit")
+SAYING = Event("Warning", "FailedScheduling", "0/3 nodes fit")
 
 
 @pytest.mark.parametrize(("answer", "error"), REFUSALS.values(), ids=REFUSALS.keys())

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from leadline_controller.lab.lab import Lab
 from leadline_controller.lab.network import run
 from leadline_controller.lab.processes import Process, start_ticks
 from leadline_controller.lab.spec import BoardSpec, LabSpec
+from leadline_controller.lab.state import LabState
 
 from tests.lab.inventory import namespace_inodes, processes_inside, recorded, stop_processes
 from tests.support.ports import wait_until
@@ -72,6 +74,35 @@ def test_a_lab_in_use_is_no_leftover_and_one_whose_user_was_killed_is(name: str)
     assert labs.remove_leftover(name)
     assert _is_clean(name, inodes)
     assert labs.remove_leftover(name), "where there is none, nothing is in the way"
+
+
+def test_a_lab_is_claimed_at_once_and_by_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the wrong moment would take it for abandoned, and end it."""
+    monkeypatch.setattr(state, "RUN_DIR", tmp_path)
+    lab = Lab(LabSpec("claimed", boards=BOARDS))
+    state.save(LabState(lab.spec, complete=True))
+    holds, may_end = Event(), Event()
+
+    def claim() -> None:
+        with labs.claimed(lab):
+            holds.set()
+            may_end.wait(60)
+
+    claiming = Thread(target=claim)
+    with state.locked():  # as remove_leftover
+        claiming.start()
+        assert not holds.wait(0.2)
+        assert not (lab.directory / "claim").exists()
+    try:
+        assert holds.wait(60)
+        assert not labs.remove_leftover("claimed")
+        with pytest.raises(LabError, match="lab claimed is in use"), labs.claimed(lab):
+            pass
+    finally:
+        may_end.set()
+        claiming.join()
 
 
 def test_status_lists_hosts_and_processes(name: str, no_netem: None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.rollout import bundles, images
-from tests.rollout.broker_outage import BrokerOutage
+from tests.rollout.broker_outage import BUFFER_BYTES, BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
 from tests.rollout.machines import MachineExtras
@@ -30,8 +30,9 @@ QEMU = MachineExtras(
 MODULE_TIMEOUT_S = 1800
 MODULES = (
     "test_inventory",
+    "test_grafana_role",
     "test_settings",
-    "test_remote_cli",
+    "test_clients",
     "test_nspawn_testbed",
     "test_fresh",
     "test_site",
@@ -77,6 +78,8 @@ def testbed(
     with images.built_meanwhile(KINDS.values()):
         bundles.build(folder / "bundle")
     with booted(folder, {SERVER: k3s_server(nodes), "pi-3": QEMU}) as running:
+        for board in running.boards:
+            running.vary(board, agent_settings={"buffer": {"max_bytes": BUFFER_BYTES}})
         yield running
         for machine in running.machines.values():
             evidence.keep(f"journal-{machine.name}.txt", machine.journal())
@@ -91,8 +94,8 @@ def deployed(testbed: NspawnTestbed, evidence: Evidence) -> NspawnTestbed:
 
 @pytest.fixture(scope="session")
 def outage(deployed: NspawnTestbed) -> Iterator[BrokerOutage]:
-    """Ten minutes without a broker, from the first test that requests it; the last one waits for
-    the end."""
+    """Minutes without a broker, from the first test that requests it; the last one waits for the
+    end."""
     outage = BrokerOutage(deployed)
     try:
         yield outage

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ class NspawnTestbed:
                 machine.start()
             for machine in self.machines.values():
                 machine.wait_until_up()
-            self.bare = {name: each.listing() for name, each in self.machines.items()}
+            self.bare = self.listings()
         except BaseException:
             self.close()
             raise
@@ -125,6 +126,12 @@ class NspawnTestbed:
     def boards(self) -> dict[str, Machine]:
         """The boards by name."""
         return {name: each for name, each in self.machines.items() if name != SERVER}
+
+    def listings(self) -> dict[str, dict[str, str]]:
+        """The listing of each machine, read side by side."""
+        with ThreadPoolExecutor() as pool:
+            read = pool.map(Machine.listing, self.machines.values())
+            return dict(zip(self.machines, read, strict=True))
 
     def close(self) -> None:
         """End every machine; only `folder` remains."""
@@ -229,6 +236,13 @@ class NspawnTestbed:
                     "leadline_pki_dir": str(self.folder / "pki"),
                     "leadline_debs_dir": str(self.folder / "debs"),
                     "leadline_broker_address": self.server.address,
+                    # Answered for other machines, with certificates of the role pki.
+                    "controller_settings": {
+                        "metrics": {"address": "0.0.0.0:50508"},
+                        "web": {"address": "0.0.0.0:50509"},
+                    },
+                    "pki_metrics_clients": ["prometheus"],
+                    "pki_web_clients": ["alice"],
                     # A short interval, so that a gap in the reports is visible.
                     "agent_interval_s": 2,
                 },

@@ -10,8 +10,8 @@ from tests.rollout.nspawn_testbed import NspawnTestbed
 
 def assert_unchanged(testbed: NspawnTestbed, what: str) -> None:
     """Assert that every machine's disk is as it was after its first boot."""
-    for name, machine in testbed.machines.items():
-        found = difference(testbed.bare[name], machine.listing())
+    for name, listing in testbed.listings().items():
+        found = difference(testbed.bare[name], listing)
         assert not found, f"{what} changed {name}:\n" + "\n".join(found)
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 GROUPS = ("leadline_broker", "leadline_controllers", "leadline_agents")
+KNOWN = (*GROUPS, "leadline_grafana")
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 COLLECTION = Path(__file__).parents[2] / "ansible"
 
@@ -22,7 +23,7 @@ def played(folder: Path, groups: dict[str, list[str]], *args: str) -> tuple[int,
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("more", ["kitchen", "my_leadline"])
+@pytest.mark.parametrize("more", ["kitchen", "my_leadline", "leadline_grafana"])
 def test_the_groups_of_the_readme_are_fine_and_others_are_the_users(
     tmp_path: Path, more: str
 ) -> None:
@@ -36,7 +37,7 @@ def test_a_misspelt_group_is_named(tmp_path: Path, wrong: str, args: tuple[str, 
     groups = {**{key: ["pi-1"] for key in GROUPS}, wrong: ["pi-2"]}
     code, out = played(tmp_path, groups, *args)
     assert code != 0
-    assert f"groups that Leadline does not know. Its groups are {', '.join(GROUPS)}" in out
+    assert f"groups that Leadline does not know. Its groups are {', '.join(KNOWN)}" in out
     assert wrong in out
 
 

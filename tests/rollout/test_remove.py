@@ -37,8 +37,8 @@ def test_remove_leaves_every_machine_as_it_was(deployed: NspawnTestbed, evidence
     run = deployed.ansible("remove")
     evidence.say("remove.txt", report(run))
     left = {}
-    for name, machine in deployed.machines.items():
-        before, after = deployed.bare[name], machine.listing()
+    for name, after in deployed.listings().items():
+        before = deployed.bare[name]
         left[name] = difference(before, after)
         evidence.keep(f"listing-{name}-before-site.txt", lines_of(before))
         evidence.keep(f"listing-{name}-after-remove.txt", lines_of(after))

@@ -68,7 +68,7 @@ def test_site_renews_what_ends_soon_and_changes_nothing_else(
         deployed.boards["pi-2"].run("systemctl restart leadline-agent")
     assert days_left(deployed.boards["pi-2"].run(f"cat {AGENT}").stdout) < NEAR_DAYS
     assert days_left(broker_certificate(deployed)) < NEAR_DAYS
-    files = {name: machine.listing() for name, machine in deployed.machines.items()}
+    files = deployed.listings()
     pids = main_pids(deployed)
     with listener(deployed) as messages:
         messages.wait_for("pi-1", Kind.REPORT, 1, within_s=60)
@@ -82,8 +82,8 @@ def test_site_renews_what_ends_soon_and_changes_nothing_else(
     assert changed == {"pi-2", "server"}
     restarted = {unit for unit, pid in main_pids(deployed).items() if pid != pids[unit]}
     renewed = {
-        name: [line for line in difference(files[name], machine.listing()) if not is_state(line)]
-        for name, machine in deployed.machines.items()
+        name: [line for line in difference(files[name], listing) if not is_state(line)]
+        for name, listing in deployed.listings().items()
     }
     if with_check:
         assert restarted == set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.nspawn_testbed import NspawnTestbed, Run
 
@@ -34,6 +36,25 @@ def test_the_controller_hears_every_board(deployed: NspawnTestbed) -> None:
     assert online == set(deployed.boards)
 
 
+@pytest.mark.parametrize(
+    ("server", "client", "page", "shows"),
+    [
+        ("metrics", "prometheus", ":50508/metrics", "leadline_build_info"),
+        ("web", "alice", ":50509/api/overview", "pi-1"),
+    ],
+)
+def test_metrics_and_map_are_for_other_machines_with_a_certificate(
+    deployed: NspawnTestbed, server: str, client: str, page: str, shows: str
+) -> None:
+    """The role pki makes all of them, because `controller_settings` only names the addresses."""
+    pki, url = deployed.folder / "pki", f"https://{deployed.server.address}{page}"
+    ask = ("curl", "--silent", "--show-error", "--fail", "--cacert", pki / f"{server}-ca.pem", url)
+    own = pki / f"{server}-client" / client
+    shown = ("--cert", own.with_suffix(".pem"), "--key", own.with_suffix(".key"))
+    assert shows in deployed.namespaces.must(*ask, *shown)
+    assert deployed.namespaces.run(*ask).returncode != 0
+
+
 def test_site_again_changes_nothing(deployed: NspawnTestbed, evidence: Evidence) -> None:
     before = _start_times(deployed)
     run = deployed.ansible("site")
@@ -57,8 +78,8 @@ def _files(testbed: NspawnTestbed) -> dict[str, dict[str, str]]:
     """The listing of each machine's disk, without the state that daemons write."""
     state = ("/var/lib/private/", "/var/lib/mosquitto/")
     return {
-        name: {path: x for path, x in machine.listing().items() if not path.startswith(state)}
-        for name, machine in testbed.machines.items()
+        name: {path: x for path, x in listing.items() if not path.startswith(state)}
+        for name, listing in testbed.listings().items()
     }
 
 

@@ -12,6 +12,7 @@ from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import NspawnTestbed
 
 AGENT, CONTROLLER = "leadline-agent", "leadline-controller"
+WATCHDOG_S = 60  # of both units
 # The watchdog's minute, the pause before the restart, and the start on a slow board.
 TIMEOUT_S = 240
 PYTHON = "/opt/leadline/agent/current/venv/bin/python"

@@ -26,14 +26,20 @@ def acl(
     cluster: str = "default",
     locked_out: Sequence[str] = (),
     controllers: Sequence[str] = (),
+    home_assistants: Sequence[str] | None = None,
 ) -> Path:
-    """Write the role's ACL below `folder` and return the file. controllers: their hosts."""
+    """Write the role's ACL below `folder` and return the file. controllers: their hosts.
+    home_assistants: who may read for Home Assistant; None: controllers may not publish for it."""
     text = _rendered(
         "acl.j2",
         {
             "broker_cluster": cluster,
             "broker_locked_out": locked_out,
             "broker_controllers": [CONTROLLER, *map(controller_of, controllers)],
+            "broker_home_assistant": home_assistants is not None,
+            "broker_home_assistants": home_assistants or (),
+            "broker_discovery_prefix": "homeassistant",
+            "broker_discovery_id": f"leadline_{cluster.replace('.', '_')}",
         },
     )
     path = folder / "acl"
@@ -49,9 +55,10 @@ def role_broker(
     cluster: str = "default",
     locked_out: Sequence[str] = (),
     controllers: Sequence[str] = (),
+    home_assistants: Sequence[str] | None = None,
 ) -> Iterator[Broker]:
     """Run mosquitto with the role's own listener and ACL, on a free port of localhost."""
-    rules = acl(folder, cluster, locked_out, controllers)
+    rules = acl(folder, cluster, locked_out, controllers, home_assistants)
     certificate = authority.server("localhost", "127.0.0.1")
     for name, file in (
         ("ca", certificate.ca_file),
@@ -82,7 +89,7 @@ def role_broker(
 
 
 def _rendered(template: str, values: Mapping[str, object]) -> str:
-    """The templates are variables, lists and one condition, so the tests need no Jinja."""
+    """The templates are variables, lists and flat conditions, so the tests need no Jinja."""
     text = (TEMPLATES / template).read_text()
     text = _IF.sub(lambda block: block[2] if values[block[1]] else "", text)
     text = _FOR.sub(

@@ -10,12 +10,12 @@ from leadline_controller.framework.ports import (
     BudgetError,
     ClusterError,
     ConflictError,
+    Event,
     InvalidError,
     NodeChanged,
     NodeDeleted,
     NotFoundError,
     PodDeleted,
-    PodEvent,
     Relisted,
     ResourceChanged,
     ResourceDeleted,
@@ -37,10 +37,10 @@ from leadline_controller.snapshot.demo_cluster import DemoCluster
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event on a pod and its count."""
+    """An event on a pod or node, and its count."""
 
-    pod: Pod
-    event: PodEvent
+    about: Pod | Node
+    event: Event
     count: int = 1
 
 
@@ -50,9 +50,9 @@ class MemoryCluster(DemoCluster):
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
         super().__init__(nodes)
         self._resources: dict[tuple[type, str], Resource] = {}
-        self._events: dict[tuple[str, PodEvent], RecordedEvent] = {}
+        self._events: dict[tuple[str, Event], RecordedEvent] = {}
         self._bind_errors: deque[ClusterError] = deque()
-        self._event_errors: deque[ClusterError] = deque()
+        self._event_errors: deque[Exception] = deque()
         self._workloads: dict[str, Workload] = {}
         self._above: dict[str, str] = {}  # namespace/ReplicaSet -> namespace/Deployment
         self._versions = count(1)
@@ -100,7 +100,7 @@ class MemoryCluster(DemoCluster):
         """Let the next bind raise `error` and do nothing; repeated calls queue up."""
         self._bind_errors.append(error)
 
-    def fail_next_event(self, error: ClusterError) -> None:
+    def fail_next_event(self, error: Exception) -> None:
         """The same for record_event."""
         self._event_errors.append(error)
 
@@ -207,12 +207,15 @@ class MemoryCluster(DemoCluster):
             raise ConflictError(f"409: pod {pod.key} {conflict}")
         await super().bind(pod, node)
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        """Write an event on a pod. Repeated events are aggregated."""
+    async def record_event(self, about: Pod | Node, event: Event) -> None:
+        """Write an event on a pod or node. Repeated events are aggregated."""
         if self._event_errors:
             raise self._event_errors.popleft()
-        known = self._events.get((pod.uid, event))
-        self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
+        uid = about.uid if isinstance(about, Pod) else about.name
+        known = self._events.get((uid, event))
+        if known is None or not event.once:
+            count = known.count + 1 if known else 1
+            self._events[uid, event] = RecordedEvent(about, event, count)
 
     async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
         """Set or remove annotations of exactly this pod (by uid). Raises ClusterError."""

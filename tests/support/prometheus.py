@@ -23,9 +23,10 @@ class Prometheus:
 
     url: str
 
-    def query(self, expression: str) -> list[Any]:
-        """The series that the expression gives now."""
-        asked = urllib.parse.urlencode({"query": expression})
+    def query(self, expression: str, at_unix_s: float | None = None) -> list[Any]:
+        """The series that the expression gives, now unless a time is given."""
+        at = {} if at_unix_s is None else {"time": f"{at_unix_s:.3f}"}
+        asked = urllib.parse.urlencode({"query": expression, **at})
         with urllib.request.urlopen(f"{self.url}/api/v1/query?{asked}", timeout=30) as answer:  # noqa: S310  # http
             found: list[Any] = json.load(answer)["data"]["result"]
         return found
@@ -43,13 +44,24 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(scrape_configs: Sequence[dict[str, Any]]) -> Iterator[Prometheus]:
-    """Scrape every second until the block ends."""
+def prometheus(
+    scrape_configs: Sequence[dict[str, Any]] = (), rules: Sequence[Path] = (), openmetrics: str = ""
+) -> Iterator[Prometheus]:
+    """Scrape and evaluate the rules every second until the block ends. openmetrics: samples with
+    timestamps that it has from the start."""
     address = f"127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory(prefix="leadline-prometheus-") as name:
         folder = Path(name)
+        if openmetrics:
+            (folder / "samples").write_text(openmetrics)
+            blocks = ("create-blocks-from", "openmetrics", f"{folder}/samples", f"{folder}/data")
+            promtool("tsdb", *blocks)
         # YAML reads JSON.
-        config = {"global": {"scrape_interval": "1s"}, "scrape_configs": list(scrape_configs)}
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "scrape_configs": list(scrape_configs),
+            "rule_files": [str(each) for each in rules],
+        }
         (folder / "prometheus.yml").write_text(json.dumps(config))
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(

@@ -173,7 +173,7 @@ class FaultyApi:
         await self._cluster.bind(pod, node)
         self._lose()
 
-    async def record_event(self, pod: Pod, event: object) -> None: ...
+    async def record_event(self, about: Pod | Node, event: object) -> None: ...
 
     async def evict(self, pod: Pod) -> None:
         self._check("evict")

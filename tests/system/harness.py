@@ -26,13 +26,15 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 @dataclass
 class LeadlineSystem:
-    """A broker, control plane, controller and agents. address: of the controller's gRPC API."""
+    """A broker, control plane, controller and agents. address: of the controller's gRPC API.
+    authority: of all at the broker."""
 
     plane: ControlPlane
     broker: RestartableBroker
     controller: Daemon
     agents: Mapping[str, Daemon]
     address: str
+    authority: Authority
     _created: list[str] = field(default_factory=list)
 
     @property
@@ -73,7 +75,7 @@ class LeadlineSystem:
         )
 
     def events(self, pod: str, reason: str = "") -> list[Any]:
-        """The events of a pod whose reason starts with `reason`."""
+        """The events of a pod or node whose reason starts with `reason`."""
         return [
             event
             for event in self.api.get(EVENTS)["items"]
@@ -83,7 +85,7 @@ class LeadlineSystem:
     def wait_event(
         self, pod: str, reason: str, matches: Callable[[str], object] = lambda note: True
     ) -> Any:
-        """Wait for an event of a pod whose note matches, and return it."""
+        """Wait for an event of a pod or node whose note matches, and return it."""
 
         def found() -> list[Any]:
             return [event for event in self.events(pod, reason) if matches(event["note"])]
@@ -98,9 +100,9 @@ class LeadlineSystem:
 
 
 @contextmanager
-def leadline_system(folder: Path) -> Iterator[LeadlineSystem]:
+def leadline_system(folder: Path, more_settings: str = "") -> Iterator[LeadlineSystem]:
     """Start all parts in the worst order: the controller without API server and broker, then
-    these, then the agents."""
+    these, then the agents. more_settings: of the controller, in TOML."""
     with ExitStack() as cleanup:
         authority = Authority(folder / "pki")
         broker = RestartableBroker(authority.server("127.0.0.1", "localhost"))
@@ -112,7 +114,8 @@ def leadline_system(folder: Path) -> Iterator[LeadlineSystem]:
         kubeconfig = Path(shutil.copy(plane.kubeconfig, folder / "kubeconfig"))
         plane.stop()
         config = folder / "controller.toml"
-        config.write_text(_controller_toml(broker, authority, kubeconfig, address))
+        settings = _controller_toml(broker, authority, kubeconfig, address)
+        config.write_text(settings + more_settings)
         controller = Daemon("leadline_controller", config, folder / "controller.log")
         cleanup.callback(controller.stop)
         controller.start()
@@ -121,7 +124,7 @@ def leadline_system(folder: Path) -> Iterator[LeadlineSystem]:
         plane.start()
         broker.start()
         agents = {name: _agent(folder, name, broker, authority) for name in BOARDS}
-        built = LeadlineSystem(plane, broker, controller, agents, address)
+        built = LeadlineSystem(plane, broker, controller, agents, address, authority)
         for name, agent in agents.items():
             cleanup.callback(agent.stop)
             agent.start()
@@ -151,6 +154,7 @@ def _controller_toml(
         f"[probe]\nport = {free_port()}\ninterval_s = 2\nping_interval_s = 1\n"
         "duration_ms = 1000\nmax_bytes = 1000000\n"
         "link_time_share = 0.1\nbytes_per_day = 1000000000000\n"
+        "[publish]\nhome_assistant = true\ninterval_s = 1\n"
     )
 
 

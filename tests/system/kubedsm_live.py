@@ -234,8 +234,8 @@ async def play(
         registry, Counting.evictions = Registry(prefix), 0
         async with Counting.connect(plane.kubeconfig) as cluster:
             controller = Controller(Settings(rescheduling=rescheduling), cluster)
-            controller.listen(registry.observe)
             async with (
+                controller.listening(registry.observe),
                 controller.rescheduling(how),
                 running(controller.scheduler(how).run()),
             ):

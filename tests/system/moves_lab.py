@@ -35,6 +35,7 @@ _MASTER_TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSc
 _SETTINGS = f"""
 [strategy]
 name = "dacs"
+preferences = "off"  # so that several pods are on one board
 [probe]
 anchors = ["{SERVER}"]
 interval_s = 5

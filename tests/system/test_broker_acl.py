@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from leadline_controller.api.home_assistant import Topics
 from leadline_wire.topics import Kind
 
 from tests.attack.telemetry import stolen_id
@@ -17,6 +18,22 @@ from tests.support.ports import wait_until
 
 pytestmark = pytest.mark.broker
 ROOT = "leadline/v1/home"
+HOME_ASSISTANT, ANOTHER = "home-assistant:leadline", "home-assistant:attic"
+PUBLISHED = [
+    "leadline/state/home/controller",
+    "leadline/state/home/boards/pi-1",
+    *Topics("home").of_board("pi-1"),
+]
+BIRTH = "homeassistant/status"
+NOT_OURS = [
+    "leadline/state/home/boards",
+    "leadline/state/other/controller",
+    "leadline/state/other/boards/pi-1",
+    *Topics("other").of_board("pi-1"),
+    "homeassistant/sensor/pi-1/config",
+    "homeassistant/switch/leadline_home/pi-1_pods/config",
+    "homeassistant/sensor/leadline_home/pi-1_pods",
+]
 SAYINGS = sorted(set(Kind) - {Kind.LEASE})
 
 
@@ -32,7 +49,8 @@ def authority(folder: Path) -> Authority:
 
 @pytest.fixture(scope="module")
 def broker(folder: Path, authority: Authority) -> Iterator[Broker]:
-    with role_broker(folder, authority, "home", ["pi-9"], controllers=["a", "b"]) as broker:
+    readers, controllers = [HOME_ASSISTANT, ANOTHER], ["a", "b"]
+    with role_broker(folder, authority, "home", ["pi-9"], controllers, readers) as broker:
         yield broker
 
 
@@ -77,6 +95,52 @@ def test_the_controller_gives_leases_and_speaks_for_no_node(
     event_queue = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
     rest = ["leadline/v1/other/pi-1/lease", "$CONTROL/dynamic-security/v1", "x"]
     assert allowed(broker, authority, name, [*leases, *event_queue, *rest]) == leases
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [(controller_of("a"), PUBLISHED), (HOME_ASSISTANT, [BIRTH]), ("pi-1", []), ("pi-9", [])],
+)
+def test_only_the_controller_publishes_states_and_only_those_of_its_cluster(
+    broker: Broker, authority: Authority, name: str, may: list[str]
+) -> None:
+    assert allowed(broker, authority, name, [*PUBLISHED, *NOT_OURS, BIRTH]) == may
+
+
+def test_without_the_setting_the_controller_publishes_no_states(
+    tmp_path: Path, authority: Authority
+) -> None:
+    with role_broker(tmp_path, authority, "home", controllers=["a"]) as broker:
+        assert allowed(broker, authority, controller_of("a"), [*PUBLISHED, BIRTH]) == []
+        assert allowed(broker, authority, HOME_ASSISTANT, [*PUBLISHED, BIRTH]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "heard"),
+    [
+        (HOME_ASSISTANT, {*PUBLISHED, BIRTH}),
+        (controller_of("a"), {PUBLISHED[0], *Topics("home").of_board("pi-1"), BIRTH}),
+        ("pi-1", {f"{ROOT}/pi-1/lease"}),
+    ],
+)
+def test_states_are_heard_by_home_assistant_and_by_no_board(
+    broker: Broker, authority: Authority, folder: Path, name: str, heard: set[str]
+) -> None:
+    last = f"{ROOT}/pi-1/lease" if name == "pi-1" else BIRTH
+    ready = folder / f"ready-states-{name}"
+    with ThreadPoolExecutor(1) as pool:
+        subscriber = pool.submit(
+            lambda: attempt(
+                *(broker, authority, name),
+                subscribe=["leadline/state/#", "homeassistant/#", f"{ROOT}/+/lease"],
+                until=last,
+                ready=str(ready),
+            )
+        )
+        wait_until(ready.exists, "the subscriber is ready")
+        attempt(broker, authority, controller_of("b"), publish=[*PUBLISHED, f"{ROOT}/pi-1/lease"])
+        attempt(broker, authority, ANOTHER, publish=[BIRTH])
+        assert set(subscriber.result(60).heard) == heard
 
 
 def test_a_host_that_has_no_controller_may_not_be_one(broker: Broker, authority: Authority) -> None:

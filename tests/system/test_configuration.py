@@ -15,7 +15,13 @@ from tempfile import TemporaryDirectory
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
-from leadline_controller.api.settings import ExtenderSettings, KedaSettings, MetricsSettings
+from leadline_controller.api.home_assistant import PublishSettings
+from leadline_controller.api.settings import (
+    ExtenderSettings,
+    HealthSettings,
+    KedaSettings,
+    MetricsSettings,
+)
 from leadline_controller.api.web_settings import WebSettings
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 
@@ -93,6 +99,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "warm_up_s": default.warm_up_s,
         "kubernetes.scheduler_name": default.scheduler_name,
         "strategy.name": default.strategy,
+        "strategy.preferences": default.preferences,
         "grpc.address": default.serve.address,
         "extender.address": ExtenderSettings().address,
         **{
@@ -103,6 +110,10 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "keda.window_s": KedaSettings().window_s,
         "metrics.address": MetricsSettings().address,
         "metrics.peers": MetricsSettings().peers,
+        "health.address": HealthSettings().address,
+        "publish.home_assistant": PublishSettings().home_assistant,
+        "publish.discovery_prefix": PublishSettings().discovery_prefix,
+        "publish.interval_s": PublishSettings().interval_s,
         "web.address": WebSettings().address,
         "kubernetes.deletion_cost": default.deletion_cost,
         "decisions.max_mb": default.decisions.max_mb,
@@ -112,7 +123,7 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 30
+    assert plain_defaults("Controller", controllers) == 35
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -169,6 +180,10 @@ WRONG = [
     ("strategy.options.alpha = 2", "strategy.options", "expected a number from 0 to 1, got 2"),
     ("strategy.options.alhpa = 1", "strategy.options", "this strategy has: alpha"),
     ("strategy.seed = 1.5", "strategy.seed", "expected a whole number"),
+    ('strategy.preferences = "maybe"', "strategy.preferences", "or a number of 0 to 1e+15"),
+    ("strategy.preferences = -1", "strategy.preferences", 'expected "on", "off" or a number'),
+    ("strategy.preferences = nan", "strategy.preferences", "or a number of 0 to 1e+15"),
+    ("strategy.preferences = true", "strategy.preferences", 'expected "on", "off" or a number'),
     ('probe.anchors = "n1"', "probe.anchors", "expected a list, got text 'n1'"),
     ("probe.port = 80", "probe.port", "expected a whole number from 1024 to 65535, got 80"),
     ("probe.interval_s = 0.1", "probe.interval_s", "expected a number of 1 or more, got 0.1"),
@@ -229,6 +244,15 @@ WRONG = [
     ('keda.address = "unix:/run/x"', "keda.address", "KEDA's scalerAddress is host:port"),
     ('keda.requests_urls = ["file:///x"]', "keda.requests_urls[0]", "expected a URL such as"),
     ('keda.requests_urls = ["http://u:p@h/"]', "keda.requests_urls[0]", "expected a URL such as"),
+    ('publish.home_assistant = "yes"', "publish.home_assistant", "expected true or false"),
+    ("publish.interval_s = 0.5", "publish.interval_s", "expected a number of 1 to 3600"),
+    ("publish.interval_s = nan", "publish.interval_s", "expected a finite number"),
+    ('publish.discovery_prefix = ""', "publish.discovery_prefix", "expected topic levels such as"),
+    ('publish.discovery_prefix = "a/#"', "publish.discovery_prefix", "without + and #"),
+    ('publish.discovery_prefix = "a//b"', "publish.discovery_prefix", "expected topic levels"),
+    ('publish.discovery_prefix = "$SYS"', "publish.discovery_prefix", "expected topic levels"),
+    ('publish.discovery_prefix = "a\\u0000"', "publish.discovery_prefix", "topic levels"),
+    ('publish.discovery_prefix = "leadline"', "publish.discovery_prefix", "not leadline"),
     ('web.address = "0.0.0.0:50509"', "web.address", "needs TLS"),
     ('web.address = "unix:/run/x"', "web.address", "browsers take host:port only"),
     ('web.password_file = "/no/such"', "web.password_file", "No such file"),
@@ -237,6 +261,8 @@ WRONG = [
     ("keda.window_s = 0.5", "keda.window_s", "expected a number of 1 to 3600"),
     ('metrics.address = "0.0.0.0:50508"', "metrics.address", "needs TLS with client certificates"),
     ('metrics.address = "unix:/run/x"', "metrics.address", "Prometheus takes host:port only"),
+    ('health.address = "50510"', "health.address", "expected host:port"),
+    ('health.address = "unix:/run/x"', "health.address", "kubelet takes host:port only"),
     ('metrics.links = "some"', "metrics.links", "expected nearest or all"),
     ("metrics.peers = 65", "metrics.peers", "expected a whole number"),
     ('kubernetes.deletion_cost = "yes"', "kubernetes.deletion_cost", "expected true or false"),
@@ -389,6 +415,18 @@ def test_the_extender_is_offered_where_its_section_is_there(
     assert extender is not None
     assert (extender.host, extender.port, extender.every_filter) == ("0.0.0.0", 1, True)
     assert extender.bind
+
+
+def test_states_are_published_if_the_section_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text("")
+    assert controller.load(file).publish is None
+    file.write_text("[publish]\n")
+    assert controller.load(file).publish == PublishSettings(home_assistant=False)
+    file.write_text('[publish]\nhome_assistant = true\ndiscovery_prefix = "a/b"\ninterval_s = 5\n')
+    assert controller.load(file).publish == PublishSettings(
+        home_assistant=True, discovery_prefix="a/b", interval_s=5.0
+    )
 
 
 def test_variables_win_over_the_file(tmp_path: Path, pem: Mapping[str, str]) -> None:

@@ -80,3 +80,16 @@ def test_a_setting_that_the_controller_does_not_know_is_refused(specs: dict[str,
     # The unit's variable would override it: that file is controller_registries_file.
     theirs.remove("images.registries_file")
     assert named_settings == theirs | {"strategy.options", "probe.uplinks"}
+
+
+@pytest.mark.parametrize("server", ["metrics", "web"])
+def test_certificates_for_other_machines_are_those_of_the_role_pki(server: str) -> None:
+    """The role pki puts them into a folder, which the unit hands over under the server's name."""
+    purposes = yaml.safe_load((ROLE.parent / "pki" / "vars" / "main.yml").read_text())
+    made = purposes["pki_purposes"][server]
+    assert (made["usage"], made["authority"]) == ("serverAuth", server)
+    unit = (ROLE.parents[2] / "systemd" / "leadline-controller.service").read_text()
+    assert f"LoadCredential={server}:{made['folder']}\n" in unit
+    folder = "/run/credentials/leadline-controller.service"
+    named_files = read("vars")["controller_told_served"][server]["tls"].values()
+    assert set(named_files) == {f"{folder}/{server}_{part}.pem" for part in ("ca", "cert", "key")}

@@ -3,6 +3,7 @@ broker, placing pods through a real API server, through every failure that a clu
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections import Counter
@@ -12,12 +13,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from leadline_controller.api.home_assistant import Topics
 
+from tests.controller.api.state_brokers import MosquittoBroker, observed
 from tests.kube.objects import condition, node, pod
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.system.daemons import Daemon, eventually, leadline, unreachable_kubeconfig
-from tests.system.harness import BOARDS, NODES, PODS, LeadlineSystem, leadline_system
+from tests.system.harness import BOARDS, CLUSTER, NODES, PODS, LeadlineSystem, leadline_system
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 
@@ -135,6 +138,16 @@ def test_a_misspelt_annotation_is_told_and_a_deleted_pod_is_not_bound_any_more(
     )
 
 
+def test_a_misspelt_label_of_a_node_is_told_by_one_event(system: LeadlineSystem) -> None:
+    system.add_node(node("typo-node", labels={"leadline.dev/teir": "edge"}, unschedulable=True))
+    event = system.wait_event("typo-node", "UnknownAnnotation")
+    assert event["regarding"]["kind"] == "Node"
+    assert event["note"].endswith("means nothing: did you mean leadline.dev/tier?")
+    system.api.patch(f"{NODES}/typo-node", {"metadata": {"labels": {"leadline.dev/clas": "pi4"}}})
+    system.wait_event("typo-node", "UnknownAnnotation", lambda note: "leadline.dev/clas " in note)
+    assert len(system.events("typo-node", "UnknownAnnotation")) == 2, "one for each"
+
+
 def test_a_pod_that_fits_nowhere_is_bound_once_a_node_comes(system: LeadlineSystem) -> None:
     system.add_pod(pod("giant", cpu="16"))
     event = system.wait_event("giant", "FailedScheduling")
@@ -185,6 +198,25 @@ def test_nodes_that_do_not_take_a_pod_do_not_get_it(system: LeadlineSystem) -> N
     ready = {"status": {"conditions": [condition("Ready", True)]}}
     system.api.patch(f"{NODES}/unready/status", ready)
     assert system.wait_bound("patient", 1) == {"patient": "unready"}
+
+
+def test_the_boards_states_are_at_the_broker(system: LeadlineSystem) -> None:
+    topics = Topics(CLUSTER)
+    reader = system.authority.client("home-assistant")
+    with observed(MosquittoBroker("127.0.0.1", system.broker.port, reader)) as broker:
+        needed = {topics.controller, *map(topics.state, BOARDS)}
+        needed |= {topic for name in BOARDS for topic in topics.of_board(name)}
+        eventually(lambda: set(broker.retained), lambda found: found >= needed, "all is published")
+
+        def online() -> list[object]:
+            states = [json.loads(broker.retained[topics.state(name)]) for name in BOARDS]
+            return [state["online"] for state in states]
+
+        eventually(online, all, "all boards are online")
+        assert system.controller.stop() == 0
+        eventually(lambda: broker.retained[topics.controller], b"offline".__eq__, "it has ended")
+        system.controller.start()
+        eventually(lambda: broker.retained[topics.controller], b"online".__eq__, "it is back")
 
 
 def test_killed_in_the_middle_every_pod_is_bound_exactly_once(system: LeadlineSystem) -> None:

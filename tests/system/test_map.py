@@ -17,7 +17,7 @@ from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.strategies.netsched import NetSched
-from leadline_controller.wiring import Controller, running
+from leadline_controller.wiring import Controller, running, servers
 
 from tests.controller.api.web_harness import get, streaming
 from tests.support.agents import agent_config, running_agent
@@ -62,7 +62,7 @@ async def serving(
     how = SchedulingProfile(NetSched(), FILTERS, Random(1), warm_up_s=0.0)
     async with (
         controller.storing_decisions(),
-        controller.serving_map("netsched") as page,
+        servers.web(controller, "netsched") as page,
         controller.probing(),
         running(controller.scheduler(how).run()),
     ):

@@ -32,7 +32,7 @@ def build(
 
     An identical bundle is left as it is; another is replaced once the new one is complete.
     """
-    version = _version(source / "pyproject.toml")
+    version = release_version(source / "pyproject.toml")
     out.parent.mkdir(parents=True, exist_ok=True)
     with cache.locked():
         for leftover in out.parent.glob(f".{out.name}-*"):  # of a run that was killed
@@ -71,7 +71,8 @@ def is_bundle(folder: Path, release: str) -> bool:
     )
 
 
-def _version(file: Path) -> str:
+def release_version(file: Path) -> str:
+    """The version in a checkout's pyproject.toml. Raises BundleError."""
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["version"]
         return str(Version(found))

@@ -51,6 +51,11 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def key_of(*parts: str) -> str:
+    """16 hex digits that stand for these texts, in that order."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
 class Cache:
     """Folders of downloads; a folder's name is derived from its inputs."""
 

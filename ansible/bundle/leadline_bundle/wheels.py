@@ -7,7 +7,6 @@ downloaded is in the user's cache, and checked against the lock at each use.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,14 +15,30 @@ from pathlib import Path
 
 from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock
 from leadline_bundle.targets import Target
-from leadline_bundle.tools import BundleError, Cache, run, sha256
+from leadline_bundle.tools import BundleError, Cache, key_of, run, sha256
 
+UV = Path(sys.executable).parent / "uv"
 # The builder's own tools, and the pip of the boards.
 LOCK = Path(__file__).parents[3] / "requirements-bundle.lock"
 # Pure Python, and published only as source.
 BUILT_FROM_SOURCE = frozenset({"iperf3"})
 # Any fixed time works; a zip file has none before 1980.
-_EPOCH_S = "1577836800"
+EPOCH_S = "1577836800"
+
+
+def environment(name: str, lock: Path, cache: Cache, environ: Mapping[str, str]) -> Path:
+    """A virtual environment with what is in this lock, from the cache. Raises BundleError."""
+
+    def make(folder: Path) -> None:
+        what = f"the programs of {lock.name}, from the package index"
+        venv = ("venv", "--quiet", "--relocatable", "--python", sys.executable, folder)
+        run([UV, *venv], environ, what)
+        into = ("--python", folder / "bin/python")
+        options = ("--quiet", "--require-hashes", "--requirements", lock)
+        run([UV, "pip", "install", *into, *options], environ, what)
+
+    key = f"{name}-{sha256(lock)[:16]}"
+    return cache.folder(key, make, lambda cached: (cached / "bin/python").exists())
 
 
 class Wheels:
@@ -32,23 +47,12 @@ class Wheels:
     def __init__(self, cache: Cache, environ: Mapping[str, str]) -> None:
         """Install the tools, unless the cache has them. Raises BundleError."""
         self._cache = cache
-        self._tools = f"tools-{sha256(LOCK)[:16]}"
-        python = Path("bin") / "python"
-
-        def make(folder: Path) -> None:
-            what = "the tools that build wheels, from the package index"
-            uv = Path(sys.executable).parent / "uv"
-            venv = ("venv", "--quiet", "--relocatable", "--python", sys.executable, folder)
-            run([uv, *venv], environ, what)
-            into = ("--python", folder / python)
-            options = ("--quiet", "--require-hashes", "--requirements", LOCK)
-            run([uv, "pip", "install", *into, *options], environ, what)
-
-        folder = cache.folder(self._tools, make, lambda cached: (cached / python).exists())
-        self._python = folder / python
+        folder = environment("tools", LOCK, cache, environ)
+        self._tools = folder.name
+        self._python = folder / "bin/python"
         self._environ = {
             **{k: v for k, v in environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))},
-            "SOURCE_DATE_EPOCH": _EPOCH_S,
+            "SOURCE_DATE_EPOCH": EPOCH_S,
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INPUT": "1",
         }
@@ -87,7 +91,7 @@ class Wheels:
                 into = ("--no-deps", "--dest", folder)
                 self._pip("download", *into, *requirement, *options, what=what)
 
-        key = f"{name}-{_fingerprint(text, *options)}"
+        key = f"{name}-{key_of(text, *options)}"
         return sorted(
             self._cache.folder(key, make, lambda cached: _is_complete(cached, locked)).iterdir()
         )
@@ -103,7 +107,7 @@ class Wheels:
             if not next(folder.iterdir()).name.endswith("-none-any.whl"):
                 raise BundleError(f"{what}: it is for this machine alone, so no board's")
 
-        key = f"{locked.name}-{_fingerprint(text, self._tools)}"
+        key = f"{locked.name}-{key_of(text, self._tools)}"
         return next(self._cache.folder(key, make, lambda cached: any(cached.iterdir())).iterdir())
 
 
@@ -122,7 +126,3 @@ def _is_complete(folder: Path, locked: Sequence[LockedDistribution]) -> bool:
     return len(found) == len(locked) and all(
         found.get((each.name, each.version)) in each.hashes for each in locked
     )
-
-
-def _fingerprint(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -25,9 +25,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from leadline_controller.api import extender_protocol as protocol
-from leadline_controller.api.extender_connections import Connections
-from leadline_controller.api.listeners import listen
-from leadline_controller.api.settings import ExtenderSettings, ServeError
+from leadline_controller.api.http_connections import Connections
+from leadline_controller.api.http_server import HttpServer, send
+from leadline_controller.api.settings import ExtenderSettings
 from leadline_controller.scheduling.extender_service import (
     ExtenderArgs,
     ExtenderError,
@@ -35,16 +35,11 @@ from leadline_controller.scheduling.extender_service import (
 )
 
 log = logging.getLogger(__name__)
-# aiohttp answers requests that are not HTTP; its traceback for each would fill the log.
-_http_log = logging.getLogger(f"{__name__}.http")
-_http_log.setLevel(logging.CRITICAL)
 
 Result = TypeVar("Result")
 Body = bytes | bytearray
 Chunks = list[bytes | memoryview]
 Handler = Callable[[Body], Awaitable[Chunks]]
-_LINGER_S = 1.0
-_SHUTDOWN_S = 2.0
 _CHUNK_BYTES = 64 * 1024
 _LOG_LINES_PER_MINUTE = 20
 _NO_BIND = "binding is off; set bind = true in [extender], beside certificates in [extender.tls]"
@@ -91,49 +86,27 @@ class ExtenderServer:
         self._large = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "extender")
         self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
-        self._runner: web.AppRunner | None = None
+        self._server = HttpServer("extender", settings, self._connections, idle_s=limits.idle_s)
         self._log = _RateLimitedLog()
 
     async def start(self) -> str:
         """Listen. Returns the address with the actual port; raises ServeError."""
-        settings, limits = self._settings, self._limits
+        settings = self._settings
         tls = settings.tls.server_context() if settings.tls else None
-        application = web.Application(middlewares=[self._connections.track])
-        application.router.add_get("/healthz", self._healthz)
-        application.router.add_post("/filter", partial(self._answer, self._filter))
         # HostPriorityList has no Error field, so an error can only be a status.
         prioritize = partial(self._answer, self._prioritize, error_status=400)
-        application.router.add_post("/prioritize", prioritize)
         bind = partial(self._answer, self._bind) if settings.bind else self._refuse_bind
-        application.router.add_post("/bind", bind)
-        self._runner = runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=_http_log,
-            auto_decompress=False,  # kube-scheduler does not compress
-            keepalive_timeout=limits.idle_s,
-            lingering_time=_LINGER_S,
-            shutdown_timeout=_SHUTDOWN_S,
-            handler_cancellation=True,
+        routes = (
+            web.get("/healthz", self._healthz),
+            web.post("/filter", partial(self._answer, self._filter)),
+            web.post("/prioritize", prioritize),
+            web.post("/bind", bind),
         )
-        await runner.setup()
-        assert runner.server is not None  # noqa: S101  # set up above
-        try:
-            listeners, address = listen(settings)
-        except OSError as error:
-            raise ServeError(
-                f"extender address {settings.address}: cannot listen there: {error.strerror}"
-            ) from None
-        self._connections.start(listeners, tls, runner.server)
-        return address
+        return await self._server.start(routes, tls)
 
     async def stop(self) -> None:
         """Stop listening, and give requests in progress two seconds."""
-        await self._connections.stop_accepting()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-        self._connections.close()
+        await self._server.stop()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _healthz(self, _: web.Request) -> web.StreamResponse:
@@ -223,25 +196,10 @@ class ExtenderServer:
             if problem is not None:
                 self._log.put(request.path.removeprefix("/"), problem)
                 answer = [protocol.error_result(f"leadline: {problem}")]
-            return await self._send(request, answer, 200 if problem is None else error_status)
-
-    async def _send(self, request: web.Request, answer: Chunks, status: int) -> web.StreamResponse:
-        """Send the answer; the client may be slow or gone."""
-        response = web.StreamResponse(status=status)
-        response.content_type = "application/json"
-        response.content_length = sum(map(len, answer))
-        try:
-            async with asyncio.timeout(self._limits.answer_s):
-                await response.prepare(request)
-                for chunk in _larger_chunks(answer):
-                    await response.write(chunk)
-                await response.write_eof()
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-        except ConnectionError:
-            pass
-        return response
+            response = web.StreamResponse(status=200 if problem is None else error_status)
+            response.content_type = "application/json"
+            response.content_length = sum(map(len, answer))
+            return await send(request, response, _larger_chunks(answer), limit_s)
 
     async def _body(self, request: web.Request) -> Body:
         body = bytearray()

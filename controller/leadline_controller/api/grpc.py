@@ -83,6 +83,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         self._nodes_lock = asyncio.Lock()
         self._nodes_at_s = -math.inf
         self._nodes: list[tuple[pb.NodeStatus, bytes]] = []
+        self._nodes_listed = False
         self.stopping = asyncio.Event()
 
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
@@ -196,8 +197,9 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         # is slow become one event. So it needs no queue, and the cluster's size bounds its memory.
         sent: dict[str, bytes] = {}
         number = 0
+        syncs = request.sync
         while not self.stopping.is_set():
-            nodes = await self._fingerprinted() if NODES in only else []
+            nodes, listed = await self._fingerprinted() if NODES in only else ([], False)
             for node, fingerprint in nodes:
                 if sent.get(node.name) != fingerprint:
                     sent[node.name] = fingerprint
@@ -205,6 +207,9 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             for name in sent.keys() - {node.name for node, _ in nodes}:
                 del sent[name]
                 yield pb.WatchEvent(node_gone=name)
+            if syncs and listed:
+                syncs = False
+                yield pb.WatchEvent(synced=True)
             now = self._source.decisions.now()
             records = self._source.decisions.all() if PLACEMENTS in only else ()
             changed = [x for x in records if x.number > number]
@@ -214,14 +219,16 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), self._poll_s)
 
-    async def _fingerprinted(self) -> list[tuple[pb.NodeStatus, bytes]]:
-        """The nodes with their fingerprints, updated every poll_s for all watches together."""
+    async def _fingerprinted(self) -> tuple[list[tuple[pb.NodeStatus, bytes]], bool]:
+        """The nodes with their fingerprints, updated every poll_s for all watches together, and
+        whether the cluster was listed then."""
         async with self._nodes_lock:
             now_s = asyncio.get_running_loop().time()
             if now_s - self._nodes_at_s >= self._poll_s:
+                self._nodes_listed = self._source.cluster.listed
                 self._nodes = [(status, _fingerprint(status)) for status in await self._statuses()]
                 self._nodes_at_s = now_s
-            return self._nodes
+            return self._nodes, self._nodes_listed
 
     async def _statuses(self) -> list[pb.NodeStatus]:
         reader = NodeReader(self._source)

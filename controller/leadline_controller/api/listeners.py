@@ -1,4 +1,4 @@
-"""What both servers need before they see a connection: sockets, peers, and a pace of accepting."""
+"""What every server needs before they see a connection: sockets, peers, and a pace of accepting."""
 
 import asyncio
 import errno

@@ -21,7 +21,7 @@ from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.api.settings import MetricsSettings
 from leadline_controller.framework.view import Floats, Ints
 from leadline_controller.probing.spending import AccountReading
-from leadline_controller.telemetry.links import PairReading
+from leadline_controller.telemetry.link_readings import PairReading
 from leadline_controller.telemetry.nearest import nearest
 from leadline_controller.telemetry.state import BoardTable
 

@@ -26,7 +26,7 @@ from leadline_controller.registry.lookup import RegistryReading
 from leadline_controller.rescheduling.rescheduler import Rescheduler
 from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.links import LinkReading
+from leadline_controller.telemetry.link_readings import LinkReading
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerReading
 from leadline_controller.telemetry.state import Agent, TelemetryState
@@ -93,6 +93,14 @@ def in_order(name: str) -> list[tuple[str, int]]:
     return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
 
 
+def agent_state(agent: Agent, report_age_s: float | None, silent_s: float) -> str:
+    """online, offline, silent or unknown, of a board whose broker answers. silent_s: how old the
+    newest report of an agent that is online may be."""
+    if agent.online and report_age_s is not None and report_age_s > silent_s:
+        return "silent"
+    return _AGENT[agent.online]
+
+
 class NodeReader:
     """Reads the nodes at one snapshot. names: every node of the cluster and every agent that sent a
     message, sorted."""
@@ -155,10 +163,7 @@ class NodeReader:
         it does not answer, or once the board's reports have ended."""
         if agent is None or not self._hears:
             return "unknown"
-        silent_s = self._source.telemetry.ttl.report_s
-        if agent.online and report_age_s is not None and report_age_s > silent_s:
-            return "silent"
-        return _AGENT[agent.online]
+        return agent_state(agent, report_age_s, self._source.telemetry.ttl.report_s)
 
     def matrix(self) -> pb.GetMatrixResponse:
         """All nodes, and their links; of many nodes only the measured ones."""

@@ -111,7 +111,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "probing-budget-spent": Kind(
         "note",
-        "nothing, or raise probe.bytes_per_day: no bandwidth is tested there for some hours",
+        "nothing, or raise bytes_per_day of [probe] or of the uplink",
         ("leadline budget",),
     ),
     "pods-unschedulable": Kind(
@@ -288,7 +288,7 @@ def _reports(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
 
 def _probing(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     if status.probing.spent:
-        what = "the bytes of the day are spent"
+        what = "the bytes of the day are spent: the next bandwidth test waits for an hour or more"
         where = f"probing of {listed(status.probing.spent)}"
         yield _problem("probing-budget-spent", where, what)
 

@@ -20,6 +20,7 @@ DEFAULT_ADDRESS = "127.0.0.1:50505"
 DEFAULT_EXTENDER_ADDRESS = "127.0.0.1:50506"
 DEFAULT_KEDA_ADDRESS = "127.0.0.1:50507"
 DEFAULT_METRICS_ADDRESS = "127.0.0.1:50508"
+DEFAULT_HEALTH_ADDRESS = "127.0.0.1:50510"
 UNIX_PREFIX = "unix:"
 _HOST_PORT = re.compile(r"(\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]+)):(?P<port>[0-9]{1,5})")
 MAX_REQUEST_BYTES = 64 * 1024
@@ -156,6 +157,18 @@ class MetricsSettings(ServeSettings):
         ServeSettings.__post_init__(self)
         if self.unix_path is not None:
             raise ServeError(f"{self.address}: Prometheus takes host:port only")
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSettings(ListenAddress):
+    """Where kubelet asks: no unix socket. Raises ServeError for an invalid address."""
+
+    address: str = DEFAULT_HEALTH_ADDRESS
+
+    def __post_init__(self) -> None:
+        is_local(self.address)
+        if self.unix_path is not None:
+            raise ServeError(f"{self.address}: kubelet takes host:port only")
 
 
 def is_local(address: str) -> bool:

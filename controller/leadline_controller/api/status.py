@@ -19,6 +19,7 @@ from leadline_controller.telemetry.session import BrokerReading
 Context = grpc.aio.ServicerContext[Any, Any]
 SERVICE = pb.DESCRIPTOR.services_by_name["Diagnosis"].full_name
 _SLICE = 16
+_SPENT_S = 3600.0  # until the bytes of the day pay for a test
 _NAMED_STATES = ("under-voltage", "throttled")
 _WATCHED = ("/api/v1/nodes", "/api/v1/pods")
 
@@ -209,7 +210,7 @@ def _states(node: control_pb2.NodeStatus) -> Iterator[str]:
 
 def _probing(budget: BudgetReading) -> pb.ProbingCondition:
     accounts = (*budget.nodes, *budget.uplinks)
-    spent = [x.name for x in accounts if x.bytes_per_day > 0 and x.day_bytes_left <= 0]
+    spent = [each.name for each in accounts if each.bytes_wait_s >= _SPENT_S]
     probing = pb.ProbingCondition(running=len(budget.running), spent=spent)
     if accounts:
         most = max(accounts, key=lambda each: each.hour_share)

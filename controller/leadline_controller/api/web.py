@@ -20,10 +20,10 @@ from aiohttp import web
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api import history, placements, web_json, web_links, web_past
-from leadline_controller.api.extender_connections import Connections
-from leadline_controller.api.listeners import cancel, listen
+from leadline_controller.api.http_connections import Connections
+from leadline_controller.api.http_server import HttpServer, leaving, send
+from leadline_controller.api.listeners import cancel
 from leadline_controller.api.nodes import InspectionSource, NodeReader
-from leadline_controller.api.settings import ServeError
 from leadline_controller.api.web_access import Access, LoginLimits
 from leadline_controller.api.web_feed import Feed
 from leadline_controller.api.web_files import PageFile, page_files
@@ -33,9 +33,6 @@ from leadline_controller.api.web_settings import WebSettings
 from leadline_controller.decisions.record import DecisionRecord
 
 log = logging.getLogger(__name__)
-# aiohttp answers requests that are not HTTP; its traceback for each would fill the log.
-_http_log = logging.getLogger(f"{__name__}.http")
-_http_log.setLevel(logging.CRITICAL)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Content = Callable[[web.Request], Coroutine[Any, Any, bytes]]
@@ -59,8 +56,6 @@ _MOST_PAIRED = 300
 _MOST_LISTED, _LISTED = 200, 50
 _LONGEST_NAME = 512
 _MOST_METRICS = 32
-_LINGER_S = 1.0
-_SHUTDOWN_S = 2.0
 _CHUNK_BYTES = 64 * 1024
 
 
@@ -92,8 +87,9 @@ class _NotThereError(Exception):
 
 
 class WebServer:
-    """Serves the map at the settings' address. folder: of the page's files, the package's own if
-    None. anchors: boards whose links are all drawn."""
+    """Serves the map at the settings' address. anchors: boards whose links are all drawn. folder:
+    of the page's files, the package's own if None. listener: a socket that listens already, in
+    place of the settings' address."""
 
     def __init__(
         self,
@@ -104,6 +100,7 @@ class WebServer:
         *,
         limits: WebLimits | None = None,
         folder: Traversable | None = None,
+        listener: socket.socket | None = None,
         poll_s: float = 0.5,
     ) -> None:
         self._settings, self._source, self._journal = settings, source, journal
@@ -116,18 +113,23 @@ class WebServer:
         self._making = set[asyncio.Task[bytes]]()
         self._pairs: tuple[float, bytes] = (-math.inf, b"")
         self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
-        self._runner: web.AppRunner | None = None
+        self._server = HttpServer(
+            "web",
+            settings,
+            self._connections,
+            idle_s=limits.idle_s,
+            gone_s=limits.gone_s,
+            listener=listener,
+        )
         self._feeding: asyncio.Task[None] | None = None
 
-    async def start(self, listener: socket.socket | None = None) -> str:
-        """Listen. listener: a socket that listens already, in place of the settings' address.
-        Returns the page's address with the actual port; raises ServeError."""
+    async def start(self) -> str:
+        """Listen. Returns the page's address with the actual port; raises ServeError."""
         settings = self._settings
         tls = (
             settings.tls.server_context(login=settings.login is not None) if settings.tls else None
         )
         self._files = await asyncio.to_thread(page_files, self._folder)
-        application = web.Application(middlewares=[self._connections.track, self._guarded])
         routes: dict[str, Handler] = {
             "/": self._index,
             "/static/{path:.+}": self._static,
@@ -139,47 +141,18 @@ class WebServer:
             "/api/decisions/{id}": self._json(self._decision),
             "/api/stream": self._stream,
         }
-        for path, handler in routes.items():
-            application.router.add_get(path, handler)
-        self._runner = runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=_http_log,
-            auto_decompress=False,
-            keepalive_timeout=self._limits.idle_s,
-            lingering_time=_LINGER_S,
-            shutdown_timeout=_SHUTDOWN_S,
-            handler_cancellation=True,
+        address = await self._server.start(
+            [web.get(path, handler) for path, handler in routes.items()], tls, [self._guarded]
         )
-        await runner.setup()
-        assert runner.server is not None  # noqa: S101  # set up above
-        try:
-            if listener is None:
-                listeners, address = listen(settings)
-            else:
-                listener.setblocking(False)
-                listeners, address = [listener], "{}:{}".format(*listener.getsockname())
-        except OSError as error:
-            raise ServeError(
-                f"web address {settings.address}: cannot listen there: {error.strerror}"
-            ) from None
-        for each in listeners:  # connections inherit it
-            gone_ms = round(self._limits.gone_s * 1000)
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, gone_ms)
-        self._connections.start(listeners, tls, runner.server)
         self._feeding = asyncio.create_task(self._feed_for_ever())
         return f"{'http' if tls is None else 'https'}://{address}/"
 
     async def stop(self) -> None:
         """Stop listening, and end all streams."""
-        await self._connections.stop_accepting()
         if self._feeding is not None:
             self._feeding.cancel()
             await asyncio.wait((self._feeding,))
-        self._connections.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._server.stop(at_once=True)
         await cancel(self._making)
 
     async def _feed_for_ever(self) -> None:
@@ -198,7 +171,7 @@ class WebServer:
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer those who may see it, and every error as JSON."""
         self._connections.received(request)
-        refusal = self._access.refusal(request)
+        refusal = await self._access.refusal(request)
         if refusal is not None:
             return await self._error(request, refusal.status, refusal.why, refusal.headers)
         try:
@@ -386,9 +359,10 @@ class WebServer:
             why = f"{self._limits.streams} pages follow already; close one"
             return await self._error(request, 503, why, {"Retry-After": "10"})
         response = web.StreamResponse(headers={**_HEADERS, "Cache-Control": "no-store"})
+        self._access.mark(request, response)
         response.content_type = "text/event-stream"
         after = request.headers.get("Last-Event-ID") or request.query.get("after")
-        try:
+        with leaving(request):
             await response.prepare(request)
             if request.method == "HEAD":
                 return response
@@ -396,11 +370,6 @@ class WebServer:
                 async for chunk in chunks:
                     async with asyncio.timeout(self._limits.write_s):
                         await response.write(chunk)
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-        except ConnectionError:
-            pass
         return response
 
     # Answers.
@@ -414,25 +383,14 @@ class WebServer:
     async def _send(
         self, request: web.Request, body: bytes, status: int, headers: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Send the answer; the client may be slow or gone."""
         cached = "no-cache" if "ETag" in headers else "no-store"
         response = web.StreamResponse(
             status=status, headers={**_HEADERS, "Cache-Control": cached, **headers}
         )
+        self._access.mark(request, response)
         response.content_length = len(body)
-        try:
-            async with asyncio.timeout(self._limits.answer_s):
-                await response.prepare(request)
-                if request.method != "HEAD":
-                    for at in range(0, len(body), _CHUNK_BYTES):
-                        await response.write(body[at : at + _CHUNK_BYTES])
-                await response.write_eof()
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-        except ConnectionError:
-            pass
-        return response
+        chunks = (body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES))
+        return await send(request, response, chunks, self._limits.answer_s)
 
 
 def _name(text: str) -> str:

@@ -4,14 +4,21 @@ without a login this machine.
 A page of another site can make a browser on this machine ask for anything. It must not read an
 answer, so a name other than this machine's in the Host header is refused (DNS rebinding), and so is
 what a browser says comes from another site.
+
+Guesses of the password are slowed down, and not refused: many people can be behind one address. A
+browser that has logged in is known by a cookie and counts by itself, so that others' wrong logins
+do not slow it down. The cookie lets nobody in. (OWASP, "Slow Down Online Guessing Attacks with
+Device Cookies".)
 """
 
 import asyncio
 import base64
 import binascii
+import hmac
 import ipaddress
 import math
-from collections import OrderedDict
+import secrets
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -21,16 +28,24 @@ from leadline_controller.api.web_settings import WebSettings
 
 _LONGEST = 2048
 _MOST_PEERS = 1024
+_COOKIE = "leadline-device"
+_COOKIE_S = 30 * 86_400
+_GIVEN = web.RequestKey("given", str)
 
 
 @dataclass(frozen=True, slots=True)
 class LoginLimits:
-    """failures: wrong logins within `per_s` seconds, of one peer. all_failures: of all peers
-    together; beyond it only peers that have logged in before may try."""
+    """failures: wrong logins within `per_s` seconds, of one address or known browser. all_failures:
+    of all together. Beyond either a login waits for `slow_s` seconds, right or wrong, so that the
+    wait tells nothing; known browsers wait for their own ones only. waiting, all_waiting: how many
+    may wait, of one and of all."""
 
     failures: int = 10
     all_failures: int = 100
     per_s: float = 60.0
+    slow_s: float = 10.0
+    waiting: int = 4
+    all_waiting: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +65,10 @@ class Access:
         self._has_tls = settings.tls is not None
         self._limits = limits
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._waiting: Counter[str] = Counter()
+        self._key = secrets.token_bytes(32)
 
-    def refusal(self, request: web.Request) -> Refusal | None:
+    async def refusal(self, request: web.Request) -> Refusal | None:
         """Why this request gets no answer; None if it gets one."""
         if not (self._has_tls or self._login or _is_this_machine(request.headers.get("Host", ""))):
             return Refusal(421, "open this page as localhost or 127.0.0.1", {})
@@ -64,35 +80,75 @@ class Access:
         transport = request.transport
         if transport is not None and transport.get_extra_info("peercert"):
             return None  # the handshake has verified it
-        return self._refused_login(request, peer_of(transport and _address(transport)))
+        return await self._refused_login(request, peer_of(transport and _address(transport)))
 
-    def _refused_login(self, request: web.Request, peer: str) -> Refusal | None:
+    def mark(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Give a browser whose login was right its cookie, with an answer that is not sent yet."""
+        if _GIVEN in request:
+            response.set_cookie(
+                _COOKIE,
+                request[_GIVEN],
+                max_age=_COOKIE_S,
+                secure=self._has_tls,
+                httponly=True,
+                samesite="Lax",
+            )
+
+    async def _refused_login(self, request: web.Request, peer: str) -> Refusal | None:
         ask = {"WWW-Authenticate": 'Basic realm="Leadline", charset="UTF-8"'}
         given = request.headers.get("Authorization", "")
         if not given:
             return Refusal(401, "log in", ask)
-        now_s = asyncio.get_running_loop().time()
-        oldest_s = now_s - self._limits.per_s
-        wrong = [at_s for at_s in self._wrong.get(peer, ()) if at_s > oldest_s]
-        every = sum(each > oldest_s for times in self._wrong.values() for each in times)
-        is_flooded = every >= self._limits.all_failures and peer not in self._known
-        if len(wrong) >= self._limits.failures or is_flooded:
-            wait_s = math.ceil(self._limits.per_s)
-            return Refusal(
-                429,
-                f"too many wrong logins; try again in {wait_s} s",
-                {"Retry-After": str(wait_s)},
-            )
+        device = self._device(request.cookies.get(_COOKIE, ""))
+        who = device or peer
+        if self._is_slowed(who, is_known=bool(device)):
+            if (
+                self._waiting[who] >= self._limits.waiting
+                or self._waiting.total() >= self._limits.all_waiting
+            ):
+                wait_s = math.ceil(self._limits.slow_s)
+                why = f"too many wrong logins; try again in {wait_s} s"
+                return Refusal(429, why, {"Retry-After": str(wait_s)})
+            self._waiting[who] += 1
+            try:
+                await asyncio.sleep(self._limits.slow_s)
+            finally:
+                self._waiting[who] -= 1
+                if not self._waiting[who]:
+                    del self._waiting[who]
         if self._login is not None and self._login.admits(_credentials(given)):
-            self._known[peer] = None
-            if len(self._known) > _MOST_PEERS:
-                self._known.popitem(last=False)
+            if not device:
+                name = secrets.token_urlsafe(16)
+                request[_GIVEN] = f"{name}.{self._signature(name)}"
             return None
-        self._wrong[peer] = [*wrong, now_s]
-        self._wrong.move_to_end(peer)
+        self._wrong[who] = [*self._recent(who), asyncio.get_running_loop().time()]
+        self._wrong.move_to_end(who)
         if len(self._wrong) > _MOST_PEERS:
             self._wrong.popitem(last=False)
         return Refusal(401, "wrong user or password", ask)
+
+    def _is_slowed(self, who: str, *, is_known: bool) -> bool:
+        if len(self._recent(who)) >= self._limits.failures:
+            return True
+        if is_known:
+            return False
+        every = sum(len(self._recent(each)) for each in self._wrong)
+        return every >= self._limits.all_failures
+
+    def _recent(self, who: str) -> list[float]:
+        """When its wrong logins were, of those that count still."""
+        oldest_s = asyncio.get_running_loop().time() - self._limits.per_s
+        return [at_s for at_s in self._wrong.get(who, ()) if at_s > oldest_s]
+
+    def _device(self, cookie: str) -> str:
+        """The browser that was given this cookie; empty if it was not given here."""
+        name, _, signature = cookie[:_LONGEST].partition(".")
+        given = signature.encode(errors="replace")
+        is_ours = hmac.compare_digest(self._signature(name).encode(), given)
+        return f"browser {name}" if is_ours else ""
+
+    def _signature(self, name: str) -> str:
+        return hmac.digest(self._key, name.encode(errors="replace"), "sha256").hex()
 
 
 def _address(transport: asyncio.BaseTransport) -> object:

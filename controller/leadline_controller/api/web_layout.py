@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from leadline_controller.framework.view import Bools, Floats, Ints
-from leadline_controller.telemetry.links import PairReading
+from leadline_controller.telemetry.link_readings import PairReading
 
 # Majorisation takes O(n²) for each step; further boards are put beside those nearest to them.
 _MOST_FITTED = 400

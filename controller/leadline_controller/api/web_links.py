@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from leadline_controller.api.web_layout import round_trips
-from leadline_controller.framework.view import Bools, Floats, Ints
-from leadline_controller.telemetry.links import PairReading
+from leadline_controller.framework.view import Floats, Ints
+from leadline_controller.telemetry.link_readings import PairReading
+from leadline_controller.telemetry.nearest import nearest
 
 SOURCES = (
     *("unknown", "measured", "stale", "triangulated", "estimated", "unreachable"),
@@ -21,12 +22,14 @@ _MOST_ESTIMATED = 1000  # more boards are drawn with measured pairs alone
 def chosen(pairs: PairReading, anchors: Collection[str]) -> frozenset[tuple[str, str]]:
     """Of each board the pairs with its nearest measured peers and with anchors, those that were
     tested last, those without a reply, and estimated ones where too few are measured."""
-    found = set(_nearest(pairs, np.isfinite(pairs.rtt_ms), _NEAREST))
-    found.update(_nearest(pairs, np.isinf(pairs.rtt_ms), _LOST))
+    found = set[tuple[str, str]]()
+    for rows, count in ((np.isfinite(pairs.rtt_ms), _NEAREST), (np.isinf(pairs.rtt_ms), _LOST)):
+        ends = pairs.ends[rows]
+        _, _, kept = nearest(pairs.names, ends, pairs.rtt_ms[rows], count)
+        found.update(_named(pairs, ends[kept]))
     is_anchor = np.array([name in anchors for name in pairs.names], dtype=np.bool_)
     if is_anchor.any():
-        rows = is_anchor[pairs.ends].any(axis=1)
-        found.update(_named(pairs, pairs.ends[rows]))
+        found.update(_named(pairs, pairs.ends[is_anchor[pairs.ends].any(axis=1)]))
     tests = Counter[str]()
     for a, b in pairs.tested:
         if tests[a] < _TESTED or tests[b] < _TESTED:
@@ -34,16 +37,6 @@ def chosen(pairs: PairReading, anchors: Collection[str]) -> frozenset[tuple[str,
             tests.update((a, b))
     found.update(list(_estimated(pairs, found)))
     return frozenset(found)
-
-
-def _nearest(pairs: PairReading, rows: Bools, count: int) -> Iterator[tuple[str, str]]:
-    """The `count` shortest of these pairs of each board."""
-    ends, rtt_ms = pairs.ends[rows], pairs.rtt_ms[rows]
-    near = np.concatenate((ends[:, 0], ends[:, 1]))
-    both = np.concatenate((ends, ends))
-    order = np.lexsort((np.concatenate((rtt_ms, rtt_ms)), near))
-    rank = np.arange(len(order)) - np.searchsorted(near[order], near[order])
-    return _named(pairs, both[order[rank < count]])
 
 
 def _named(pairs: PairReading, ends: Ints) -> Iterator[tuple[str, str]]:

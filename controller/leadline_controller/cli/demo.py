@@ -37,8 +37,8 @@ from leadline_controller.probing.bandwidth import BandwidthBudget
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.snapshot.demo_cluster import DemoCluster
-from leadline_controller.telemetry.links import LinkReading
-from leadline_controller.wiring import Controller, running, strategy
+from leadline_controller.telemetry.link_readings import LinkReading
+from leadline_controller.wiring import Controller, running, servers, strategy
 
 ANCHOR = "server"
 READY = "the controller answers at "
@@ -95,8 +95,8 @@ async def run(demo: Demo) -> int:
     async with (
         controller.storing_decisions(),
         controller.probing(),
-        controller.serving_api("netsched, then dacs") as address,
-        controller.serving_map("netsched, then dacs", listener) as page,
+        servers.grpc(controller, "netsched, then dacs") as address,
+        servers.web(controller, "netsched, then dacs", listener) as page,
         grpc.aio.insecure_channel(address) as channel,
     ):
         if not demo.tells:

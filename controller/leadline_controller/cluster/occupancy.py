@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import AssignedPods
+from leadline_controller.framework.assigned_pods import ROWS, AssignedPods
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable
 
@@ -32,7 +32,7 @@ class Occupancy:
         self.mounts: dict[int, tuple[Pod, ...]] = {}
         self._uids: list[str] = []
         self._row_of: dict[str, int] = {}
-        self._rows: Ints = np.zeros((4, _MIN_ROWS), dtype=np.int64)
+        self._rows: Ints = np.zeros((ROWS, _MIN_ROWS), dtype=np.int64)
         self._no_pods = AssignedPods()  # the kinds of pods, without rows
         if previous is not None and not previous.is_bloated():
             self._no_pods = previous._no_pods
@@ -78,8 +78,9 @@ class Occupancy:
 
     def is_bloated(self) -> bool:
         """Whether most of the remembered kinds belong to pods that are gone."""
-        kinds, anti_affinities = self._no_pods.kinds, self._no_pods.anti_affinities
-        return len(kinds) + len(anti_affinities) > 4 * len(self._uids) + _MIN_ROWS
+        pods = self._no_pods
+        remembered = len(pods.kinds) + len(pods.anti_affinities) + len(pods.attractions)
+        return remembered > 4 * len(self._uids) + _MIN_ROWS
 
     def bandwidth_requested_mbps(self) -> Floats:
         """Link capacity requested, Mbit/s, shape (n,); a copy."""

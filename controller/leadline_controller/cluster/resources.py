@@ -12,6 +12,8 @@ from leadline_controller.framework.resources import (
     Claim,
     DisruptionBudget,
     NamespaceLabels,
+    PodSelector,
+    PodSelectors,
     Resource,
     Storage,
     Unreadable,
@@ -21,17 +23,21 @@ from leadline_controller.framework.resources import (
 
 
 class ResourceState:
-    """The cluster's objects other than nodes and pods. namespaces: the labels of all namespaces."""
+    """The cluster's objects other than nodes and pods. namespaces: the labels of all namespaces.
+    pod_selectors: those of Services, and of what owns pods."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[type, str], Resource] = {}
         self._plans: dict[str, VolumePlan] = {}
         self._storage: Storage | None = None
         self.namespaces = Namespaces()
+        self.pod_selectors = PodSelectors()
 
     def replace_all(self, resources: Iterable[Resource]) -> None:
         """Replace all objects after a relist."""
+        resources = list(resources)
         self._objects = {(type(r), r.key): r for r in resources}
+        self.pod_selectors = PodSelectors(r for r in resources if isinstance(r, PodSelector))
         self._invalidate(NamespaceLabels)
         self._invalidate(Claim)
 
@@ -41,12 +47,16 @@ class ResourceState:
         if self._objects.get(key) == resource:
             return False
         self._objects[key] = resource
+        if isinstance(resource, PodSelector):
+            self.pod_selectors.put(resource)
         self._invalidate(type(resource))
         return True
 
     def remove(self, resource: Resource) -> bool:
         """Delete an object. Whether it was known."""
         known = self._objects.pop((type(resource), resource.key), None)
+        if isinstance(resource, PodSelector):
+            self.pod_selectors.remove(resource)
         self._invalidate(type(resource))
         return known is not None
 
@@ -85,12 +95,11 @@ class ResourceState:
         return self._storage
 
     def _invalidate(self, kind: type) -> None:
-        if kind is not NamespaceLabels:
-            if kind is not DisruptionBudget:
-                self._storage = None
-            return
-        namespaces = (r for r in self._objects.values() if isinstance(r, NamespaceLabels))
-        self.namespaces = Namespaces({space.name: space.labels for space in namespaces})
+        if kind is NamespaceLabels:
+            namespaces = (r for r in self._objects.values() if isinstance(r, NamespaceLabels))
+            self.namespaces = Namespaces({space.name: space.labels for space in namespaces})
+        elif kind not in (DisruptionBudget, PodSelector):
+            self._storage = None
 
     def _is_open(self, plan: VolumePlan) -> bool:
         """Whether the watch may still show a part of the plan that it has not shown."""

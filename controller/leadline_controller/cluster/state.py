@@ -16,7 +16,7 @@ from leadline_controller.cluster.occupancy import Occupancy
 from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.resources import ResourceState
 from leadline_controller.framework import queueing_hints
-from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.model import PODS, Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     NodeChanged,
@@ -224,6 +224,11 @@ class ClusterState:
         names, requested_mbps = self.table.names, self._occupancy.bandwidth_requested_mbps()
         return {names[i]: float(requested_mbps[i]) for i in np.flatnonzero(requested_mbps)}
 
+    def pod_counts(self) -> dict[str, int]:
+        """How many unfinished pods each node has, by node, assumed ones too."""
+        names, counts = self.table.names, self._occupancy.requested.get(PODS)
+        return {} if counts is None else dict(zip(names, counts.tolist(), strict=True))
+
     def nodes_of_rows(self) -> list[str]:
         """The nodes whose round trips to all others strategies need: the control plane, where
         requests enter the cluster, and the user nodes of pods, those of most pods first."""
@@ -259,6 +264,7 @@ class ClusterState:
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
             namespaces=self._resources.namespaces,
+            pod_selectors=self._resources.pod_selectors,
             storage=self._resources.storage(),
             images=self.images.table(table),
         )

@@ -42,9 +42,9 @@ _MIB = 2**20
 _DETAILED_BYTES = 64 * _MIB
 _WAITING_BYTES = 96 * _MIB
 # Estimates, as measuring takes longer than deciding. They are those of all filters over views that
-# share nothing (measured: 11 to 13 kB, and 240 to 400 bytes a node), so many decisions about an
+# share nothing (measured: 11 to 17 kB, and 240 to 400 bytes a node), so many decisions about an
 # unchanged cluster take less.
-_DECISION_BYTES = 16 * 1024
+_DECISION_BYTES = 17 * 1024
 _NODE_BYTES = 480
 _DEMAND_BYTES = 400
 _RECORD_BYTES = 800

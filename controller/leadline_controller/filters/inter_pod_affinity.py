@@ -5,14 +5,18 @@ A topology domain is the set of nodes with the same value of the term's topology
 namespace whose labels are unknown matches anti-affinity terms, but not affinity terms.
 """
 
-from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import PodKind, kind_of
+from leadline_controller.framework.affinity_terms import (
+    matches,
+    matching,
+    selects_all_namespaces,
+)
+from leadline_controller.framework.assigned_pods import kind_of
 from leadline_controller.framework.cycle import FilterResult
-from leadline_controller.framework.model import AffinityTerm, Pod
+from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView
@@ -61,15 +65,15 @@ def _affinity(view: ClusterView, pod: Pod) -> Bools:
     # An assigned pod must match all of the terms.
     chosen = np.ones(view.assigned_pods.node.size, dtype=np.bool_)
     for term in dict.fromkeys(pod.affinity):
-        chosen &= _matching(view, term, unknown=False)
+        chosen &= matching(view, term, unknown=False)
     per_node = view.assigned_pods.per_node(chosen, len(view))
     if not per_node[anywhere].any():
         # The first pod of a group with affinity to itself may be anywhere.
         kind = kind_of(pod)
         matches_itself = all(
             selects(term.selector, kind.labels)
-            if _selects_all_namespaces(term)
-            else _matches(view, term, kind=kind, unknown=False)
+            if selects_all_namespaces(term)
+            else matches(view, term, kind=kind, unknown=False)
             for term in pod.affinity
         )
         return labelled if matches_itself else view.table.none()
@@ -84,7 +88,7 @@ def _anti_affinity(view: ClusterView, pod: Pod) -> Bools:
     for term in dict.fromkeys(pod.anti_affinity):
         topology = view.table.topology(term.topology_key)
         if len(topology):  # else no node is in a domain
-            per_node = view.assigned_pods.per_node(_matching(view, term, unknown=True), len(view))
+            per_node = view.assigned_pods.per_node(matching(view, term, unknown=True), len(view))
             passes &= topology.totals(per_node)[topology.codes] == 0
     return passes
 
@@ -94,7 +98,7 @@ def _existing_anti_affinity(view: ClusterView, pod: Pod) -> Bools:
     kind = kind_of(pod)
     labels = view.namespaces.labels.get(pod.namespace)
     key = kind, None if labels is None else frozenset(labels.items())
-    test = partial(_matches, view, kind=kind, unknown=True)
+    test = partial(matches, view, kind=kind, unknown=True)
     for label in sorted(view.assigned_pods.anti_affinities.topology_keys):
         topology = view.table.topology(label)
         if not len(topology):
@@ -104,48 +108,3 @@ def _existing_anti_affinity(view: ClusterView, pod: Pod) -> Bools:
             per_node = view.assigned_pods.per_node(having_anti_affinity, len(view))
             passes &= topology.totals(per_node)[topology.codes] == 0
     return passes
-
-
-def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
-    """The assigned pods that match a term of the incoming pod, shape (pods,). unknown: see
-    _matches."""
-    kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
-    if term.selector is None or not assigned_pods.rows.shape[1]:
-        return np.zeros(assigned_pods.node.size, dtype=np.bool_)
-    chosen = kinds.by_label.selected(term.selector)
-    if not _selects_all_namespaces(term):
-        chosen &= kinds.in_namespaces(_namespaces(view, term, unknown=unknown))
-    return chosen[assigned_pods.kind]
-
-
-def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iterable[str]:
-    """The namespaces of the term and its namespace selector. unknown: see _matches."""
-    selector = term.namespace_selector
-    if selector is None:
-        return term.namespaces
-    found = term.namespaces.union(view.namespaces.selected(selector))
-    if unknown or not selector:
-        return found.union(
-            view.assigned_pods.kinds.by_namespace.keys() - view.namespaces.labels.keys()
-        )
-    return found
-
-
-def _selects_all_namespaces(term: AffinityTerm) -> bool:
-    """kube-scheduler (1.36) lets an incoming pod's term select every namespace if its namespace
-    selector matches a namespace without labels; this does not hold for assigned pods."""
-    return term.namespace_selector is not None and selects(term.namespace_selector, {})
-
-
-def _matches(view: ClusterView, term: AffinityTerm, *, kind: PodKind, unknown: bool) -> bool:
-    """Whether the term matches pods of this kind. unknown: the answer if it depends on the labels
-    of a namespace and they are unknown."""
-    if kind.namespace not in term.namespaces:
-        labels = view.namespaces.labels.get(kind.namespace)
-        if term.namespace_selector is None:
-            return False
-        if term.namespace_selector and labels is None and not unknown:
-            return False
-        if labels is not None and not selects(term.namespace_selector, labels):
-            return False
-    return selects(term.selector, kind.labels)

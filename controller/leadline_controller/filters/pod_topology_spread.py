@@ -6,6 +6,7 @@ from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod, SpreadConstraint
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
+from leadline_controller.framework.spreading import included_nodes, matching_pods
 from leadline_controller.framework.view import Bools, ClusterView, Ints
 
 _REQUEUE_ON = (
@@ -26,12 +27,12 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> FilterResult:
     labelled = view.table.all()
     for constraint in constraints:
         labelled &= view.table.topology(constraint.topology_key).labelled
-    included = {
-        policies: labelled & _included(view, pod, *policies)
+    counted = {
+        policies: labelled & included_nodes(view, pod, *policies)
         for policies in {(c.honor_affinity, c.honor_taints) for c in constraints}
     }
     skews = [
-        (c, _skew(view, pod, c, included[c.honor_affinity, c.honor_taints])) for c in constraints
+        (c, _skew(view, pod, c, counted[c.honor_affinity, c.honor_taints])) for c in constraints
     ]
     passes = labelled.copy()
     for constraint, skew in skews:
@@ -59,30 +60,10 @@ def _skew(view: ClusterView, pod: Pod, constraint: SpreadConstraint, counted: Bo
     """The skew of each node's domain with the pod on that node, shape (n,). counted: the nodes
     whose pods and domains count, shape (n,)."""
     topology = view.table.topology(constraint.topology_key)
-    per_domain = topology.totals(np.where(counted, _matching_pods(view, pod, constraint), 0))
+    matching = matching_pods(view, pod, constraint.selector)
+    per_domain = topology.totals(np.where(counted, matching, 0))
     domains = topology.totals(counted) > 0
     enough_domains = np.count_nonzero(domains) >= constraint.min_domains
     global_minimum = int(per_domain[domains].min()) if enough_domains else 0
     matches_itself = int(selects(constraint.selector, pod.labels))
     return (per_domain + matches_itself - global_minimum)[topology.codes]
-
-
-def _included(view: ClusterView, pod: Pod, honor_affinity: bool, honor_taints: bool) -> Bools:
-    """The nodes that count under these node inclusion policies, shape (n,)."""
-    counted = view.table.all()
-    if honor_affinity:
-        counted &= view.table.matching_node_affinity(pod)
-    if honor_taints:
-        counted &= view.table.tolerated_by(pod.tolerations)
-    return counted
-
-
-def _matching_pods(view: ClusterView, pod: Pod, constraint: SpreadConstraint) -> Ints:
-    """How many pods of each node the constraint counts, shape (n,). As in Kubernetes, pods that
-    are being deleted do not count, and an empty selector counts none."""
-    kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
-    if not constraint.selector or not assigned_pods.rows.shape[1]:
-        return np.zeros(len(view), dtype=np.int64)
-    counts = kinds.by_label.selected(constraint.selector) & kinds.in_namespaces([pod.namespace])
-    counts &= ~kinds.terminating()
-    return assigned_pods.per_node(counts[assigned_pods.kind], len(view))

@@ -9,17 +9,21 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from leadline_controller.framework.model import AffinityTerm, Pod
+from leadline_controller.framework.model import AffinityTerm, Pod, WeightedTerm
 from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.selectors import Requirement, Selector
 
 Value = TypeVar("Value", bound=Hashable)
 R = TypeVar("R")
 _MAX_CACHED = 1024
+ROWS = 5
+# kube-scheduler's hardPodAffinityWeight: required terms of assigned pods attract others, too.
+_REQUIRED_WEIGHT = 1
 
 
 def mask_of(size: int, columns: Iterable["array[int] | None"]) -> Bools:
@@ -78,7 +82,7 @@ class Interner(Generic[Value]):
     def __init__(self) -> None:
         self.values: list[Value] = []
         self._index: dict[Value, int] = {}
-        self._found: dict[Hashable, Bools] = {}
+        self._found: dict[Hashable, NDArray[Any]] = {}
 
     def __len__(self) -> int:
         return len(self.values)
@@ -95,17 +99,33 @@ class Interner(Generic[Value]):
     def _added(self, value: Value, number: int) -> None:
         """Called for each new value."""
 
+    def copied(self) -> Self:
+        """The same values with the same numbers, for another thread."""
+        made = type(self)()
+        for value in tuple(self.values):  # at once, so that it may grow meanwhile
+            made.number(value)
+        return made
+
     def where(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
         """Whether `test` holds for each of these, which have the numbers of the values. Cached
         under `key`, so that each is tested once."""
+        return self._column(key, test, each, np.bool_)
+
+    def column(self, key: Hashable, of: Callable[[R], int], each: Sequence[R]) -> Ints:
+        """`of` each of these, which have the numbers of the values. Cached under `key`."""
+        return self._column(key, of, each, np.int64)
+
+    def _column(
+        self, key: Hashable, of: Callable[[R], int], each: Sequence[R], dtype: type[np.generic]
+    ) -> NDArray[Any]:
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _MAX_CACHED:  # pods determine the keys
                 self._found.clear()
-            found = np.zeros(0, dtype=np.bool_)
+            found = np.zeros(0, dtype=dtype)
         if found.size < len(each):
-            fresh = [test(value) for value in each[found.size :]]
-            found = np.concatenate((found, np.array(fresh, dtype=np.bool_)))
+            fresh = [of(value) for value in each[found.size :]]
+            found = np.concatenate((found, np.array(fresh, dtype=dtype)))
             found.flags.writeable = False
         self._found[key] = found
         return found
@@ -165,21 +185,26 @@ class Kinds(Interner[PodKind]):
         return mask_of(len(self), [self._terminating])
 
 
-ExistingAntiAffinity = tuple[AffinityTerm, ...]
+class _Term(Hashable, Protocol):
+    @property
+    def topology_key(self) -> str: ...
 
 
-class ExistingAntiAffinities(Interner[ExistingAntiAffinity]):
-    """The required anti-affinity terms of assigned pods. topology_keys: of all terms. by_topology:
-    topology key -> terms, by number."""
+T = TypeVar("T", bound=_Term)
+
+
+class ExistingTerms(Interner[tuple[T, ...]]):
+    """The terms of assigned pods. topology_keys: of all terms. by_topology: topology key -> terms,
+    by number."""
 
     def __init__(self) -> None:
         super().__init__()
         self.topology_keys: set[str] = set()
-        self.by_topology: list[dict[str, list[AffinityTerm]]] = []
+        self.by_topology: list[dict[str, list[T]]] = []
 
-    def _added(self, value: ExistingAntiAffinity, number: int) -> None:  # noqa: ARG002  # terms come in order
-        terms: dict[str, list[AffinityTerm]] = {}
-        for term in dict.fromkeys(value):
+    def _added(self, value: tuple[T, ...], number: int) -> None:  # noqa: ARG002  # terms come in order
+        terms: dict[str, list[T]] = {}
+        for term in value:
             terms.setdefault(term.topology_key, []).append(term)
         self.by_topology.append(terms)
         self.topology_keys.update(terms)
@@ -190,14 +215,25 @@ def kind_of(pod: Pod) -> PodKind:
     return PodKind(pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.labels)
 
 
+def attractions_of(pod: Pod) -> tuple[WeightedTerm, ...]:
+    """The terms by which an assigned pod attracts (or repels, with a negative weight) others."""
+    if not pod.affinity:
+        return pod.preferences.pods
+    required = (WeightedTerm(_REQUIRED_WEIGHT, term) for term in pod.affinity)
+    return (*required, *pod.preferences.pods)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignedPods:
-    """The assigned pods of known nodes. rows: shape (4, pods): index of the node, number
-    of the kind, number of the anti-affinity terms, priority."""
+    """The assigned pods of known nodes. anti_affinities: their required terms. attractions: by how
+    much their other terms attract or repel a pod that matches. rows: shape (ROWS, pods): index of
+    the node, number of the kind, number of the anti-affinity terms, priority, number of the
+    attractions."""
 
     kinds: Kinds = field(default_factory=Kinds)
-    anti_affinities: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
-    rows: Ints = field(default_factory=lambda: np.zeros((4, 0), dtype=np.int64))
+    anti_affinities: ExistingTerms[AffinityTerm] = field(default_factory=ExistingTerms)
+    attractions: ExistingTerms[WeightedTerm] = field(default_factory=ExistingTerms)
+    rows: Ints = field(default_factory=lambda: np.zeros((ROWS, 0), dtype=np.int64))
 
     @property
     def node(self) -> Ints:
@@ -218,10 +254,15 @@ class AssignedPods:
         column: Ints = self.rows[number]
         return column
 
-    def row(self, pod: Pod, node: int) -> tuple[int, int, int, int]:
+    def row(self, pod: Pod, node: int) -> tuple[int, ...]:
         """The properties of a pod on this node."""
-        kind = self.kinds.number(kind_of(pod))
-        return node, kind, self.anti_affinities.number(pod.anti_affinity), pod.priority
+        return (
+            node,
+            self.kinds.number(kind_of(pod)),
+            self.anti_affinities.number(tuple(dict.fromkeys(pod.anti_affinity))),
+            pod.priority,
+            self.attractions.number(attractions_of(pod)),
+        )
 
     def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
         """The pods whose kind passes `test`, shape (pods,). See Interner.where."""
@@ -238,6 +279,17 @@ class AssignedPods:
         )
         return having[self._column(2)]
 
+    def attraction(
+        self, label: str, key: Hashable, weight: Callable[[WeightedTerm], int]
+    ) -> Ints | None:
+        """The sum of `weight` over each pod's attractions with this topology key, shape (pods,);
+        None if all are 0. See Interner.column."""
+        terms = self.attractions
+        sums = terms.column(
+            (label, key), lambda each: sum(map(weight, each.get(label, ()))), terms.by_topology
+        )
+        return sums[self._column(4)] if sums.any() else None
+
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
         """The number of chosen pods on each of the nodes, shape (nodes,)."""
         return np.bincount(self.node[chosen], minlength=nodes)
@@ -245,8 +297,18 @@ class AssignedPods:
     def with_pods(self, pods: Iterable[tuple[Pod, int]]) -> "AssignedPods":
         """With more pods, each with the index of its node."""
         added = [self.row(pod, node) for pod, node in pods]
-        rows = np.array(added, dtype=np.int64).reshape(len(added), 4).T
+        rows = np.array(added, dtype=np.int64).reshape(len(added), ROWS).T
         return replace(self, rows=np.concatenate((self.rows, rows), axis=1))
+
+    def apart(self) -> "AssignedPods":
+        """The same pods with kinds and terms of their own. The shared ones grow while the cluster
+        changes: an array that another thread reads then cannot, and masks differ in length."""
+        return replace(
+            self,
+            kinds=self.kinds.copied(),
+            anti_affinities=self.anti_affinities.copied(),
+            attractions=self.attractions.copied(),
+        )
 
     def without(self, pod: Pod, node: int) -> "AssignedPods":
         """Without one such pod on the node; unchanged if there is none."""

@@ -13,6 +13,7 @@ import numpy as np
 from leadline_controller.framework.cycle import (
     Decision,
     Filter,
+    Prefer,
     Strategy,
     assume,
     caveats,
@@ -105,12 +106,13 @@ def plan_batch(
     filters: Mapping[str, Filter],
     strategy: BatchStrategy,
     random: Random,
+    prefer: Prefer | None = None,
 ) -> tuple[BatchPlan, ClusterView, Iterator[tuple[Decision, ClusterView]]]:
     """Like decide_batch, with lazy decisions. Returns the plan, the view after its moves, and the
-    decisions, each with the view after it."""
+    decisions, each with the view after it. prefer: for pods that are decided on alone."""
     wanted = list(pods)
     plan, moved = make_plan(view, wanted, running, filters, strategy, random)
-    return plan, moved, _decisions(moved, wanted, plan, filters, strategy, random)
+    return plan, moved, _decisions(moved, wanted, plan, filters, strategy, random, prefer)
 
 
 def make_plan(
@@ -150,11 +152,12 @@ def decide_as_planned(
     filters: Mapping[str, Filter],
     strategy: Strategy,
     random: Random,
+    prefer: Prefer | None = None,
 ) -> Decision:
     """The decision for the pod's planned node; where that does not pass, or there is none, the
-    decision for the pod alone."""
+    decision for the pod alone. A plan leaves preferences aside."""
     planned = _planned_decision(view, pod, plan, filters, strategy)
-    return planned or decide(view, pod, filters, strategy, random)
+    return planned or decide(view, pod, filters, strategy, random, prefer)
 
 
 def in_steps(
@@ -205,9 +208,10 @@ def _decisions(
     filters: Mapping[str, Filter],
     strategy: Strategy,
     random: Random,
+    prefer: Prefer | None = None,
 ) -> Iterator[tuple[Decision, ClusterView]]:
     for pod in pods:
-        decision = decide_as_planned(view, pod, plan, filters, strategy, random)
+        decision = decide_as_planned(view, pod, plan, filters, strategy, random, prefer)
         view = assume(view, decision, strategy)
         yield decision, view
 

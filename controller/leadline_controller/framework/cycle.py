@@ -71,7 +71,9 @@ class Scores:
 
     total: finite, or NaN if the strategy cannot score the node. parts: the terms of the total.
     finalists: positions in `candidates` that tie for the first place, at least one. why: one
-    sentence about the candidate at this position.
+    sentence about the candidate at this position. tolerance: totals that differ by no more are
+    nearly equal, in the total's unit; among such nodes a pod's preferences may decide. among: the
+    finalists if only these positions were candidates; None stands for the best totals.
     """
 
     candidates: Ints
@@ -79,6 +81,12 @@ class Scores:
     finalists: Ints
     why: Callable[[int], str]
     parts: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
+    tolerance: float = 0.0
+    among: Callable[[Ints], Ints] | None = None
+
+
+# The scores with the finalists that the pod's preferences leave; framework/preferences.py has one.
+Prefer = Callable[[ClusterView, Pod, Scores, Better], Scores]
 
 
 class Strategy(Protocol):
@@ -240,9 +248,10 @@ def decide(
     filters: Mapping[str, Filter],
     strategy: Strategy,
     random: Random,
+    prefer: Prefer | None = None,
 ) -> Decision:
     """Choose a node for one pod. The strategy's own filters run, too. `random` breaks ties, so
-    the same seed gives the same decision."""
+    the same seed gives the same decision. prefer: None leaves preferences aside."""
     failure = pre_filter_failure(pod)
     if failure is not None:
         return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=NO_EVENT)
@@ -259,6 +268,8 @@ def decide(
             warning=warning,
         )
     scores = strategy.score(view, pod, candidates)
+    if prefer is not None:
+        scores = prefer(view, pod, scores, strategy.better)
     at = int(scores.finalists[random.randrange(scores.finalists.size)])
     why = scores.why(at)
     if scores.finalists.size > 1:
@@ -297,11 +308,12 @@ def decide_in_turn(
     filters: Mapping[str, Filter],
     strategy: Strategy,
     random: Random,
+    prefer: Prefer | None = None,
 ) -> Iterator[tuple[Decision, ClusterView]]:
     """Decide on pods one after the other, each on the view that the decisions before it leave.
     Yields each decision with the view after it."""
     for pod in pods:
-        decision = decide(view, pod, filters, strategy, random)
+        decision = decide(view, pod, filters, strategy, random, prefer)
         view = assume(view, decision, strategy)
         yield decision, view
 

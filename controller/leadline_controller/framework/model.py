@@ -133,7 +133,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """A required pod affinity or anti-affinity term.
+    """A pod affinity or anti-affinity term.
 
     topology_key: the node label whose values are the domains. selector: matches the pods' labels;
     None matches none. A pod's namespace must be in `namespaces` or match `namespace_selector`.
@@ -146,8 +146,21 @@ class AffinityTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightedTerm:
+    """A preferred pod affinity term; with a negative weight, an anti-affinity term."""
+
+    weight: int
+    term: AffinityTerm
+
+    @property
+    def topology_key(self) -> str:
+        """The term's."""
+        return self.term.topology_key
+
+
+@dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A topology spread constraint with whenUnsatisfiable: DoNotSchedule.
+    """A topology spread constraint.
 
     selector: matches the pods that count, in the pod's own namespace. min_domains: with fewer
     domains the global minimum is 0. honor_affinity, honor_taints: whether nodes count only if
@@ -160,6 +173,19 @@ class SpreadConstraint:
     min_domains: int = 1
     honor_affinity: bool = True
     honor_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What a pod prefers and does not require. nodes: weights and node selector terms. pods:
+    affinity and anti-affinity. spread: constraints with ScheduleAnyway."""
+
+    nodes: tuple[tuple[int, tuple[Requirement, ...]], ...] = ()
+    pods: tuple[WeightedTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+
+
+NO_PREFERENCES = Preferences()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +263,7 @@ class Owner:
     kind: str
     name: str
     uid: str
+    api_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +273,7 @@ class Pod:
     requests: resource name -> base units, the effective request; PODS is always 1. limits: in the
     same units; a missing one means no limit. required_affinity: node selector terms, one of which
     must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
+    spread: constraints with DoNotSchedule.
     features: that the node's kubelet must declare. images, init_images: of its containers.
     awaited_images: those whose containers are not created yet, so the node may be pulling them.
     started_images: those of the others, with what the node calls them, by digest. pull_secrets:
@@ -270,6 +298,7 @@ class Pod:
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    preferences: Preferences = NO_PREFERENCES
     claims: tuple[ClaimUse, ...] = ()
     disks: tuple[Disk, ...] = ()
     features: tuple[str, ...] = ()

@@ -53,11 +53,16 @@ class Topology:
                 by_code[code] = value
         return by_code[self.codes]
 
-    def totals(self, per_node: Ints | Bools) -> Ints:
+    def totals(self, per_node: Ints | Floats | Bools) -> Ints:
         """The sum of each domain, by code; index 0, the nodes without the label, is 0."""
         totals = np.bincount(self.codes, weights=per_node, minlength=len(self) + 1)
         totals[0] = 0
         return totals.astype(np.int64)
+
+    def codes_with_empty(self) -> Ints:
+        """`codes`, but a node without the label counts as one whose label is empty."""
+        empty = self._code_of.get("")
+        return self.codes if empty is None else np.where(self.codes == 0, empty, self.codes)
 
     def where(self, requirement: Requirement) -> Bools:
         """The nodes whose label meets the requirement, shape (n,)."""
@@ -221,6 +226,30 @@ class NodeTable:
     def _hard_taints(self) -> frozenset[Taint]:
         """The distinct hard taints of all nodes, usually few."""
         return frozenset(taint for node in self.nodes for taint in node.taints if taint.is_hard)
+
+    def untolerated_soft_taints(self, tolerations: tuple[Toleration, ...]) -> Ints | None:
+        """How many PreferNoSchedule taints of each node are not tolerated, shape (n,); None if that
+        is none on all nodes."""
+        untolerated = [
+            taint
+            for taint in self._soft_taints
+            if not any(toleration.tolerates(taint) for toleration in tolerations)
+        ]
+        if not untolerated:
+            return None
+        count = np.zeros(len(self), dtype=np.int64)
+        for taint in untolerated:
+            count += self._tainted_with(taint)
+        return count
+
+    def _tainted_with(self, taint: Taint) -> Bools:
+        return self.mask(("taint", taint), lambda node: taint in node.taints)
+
+    @cached_property
+    def _soft_taints(self) -> frozenset[Taint]:
+        """The distinct soft taints of all nodes, usually few."""
+        taints = (taint for node in self.nodes for taint in node.taints)
+        return frozenset(taint for taint in taints if taint.effect == "PreferNoSchedule")
 
     def _where(self, requirement: Requirement) -> Bools:
         if not requirement.on_name:

@@ -192,12 +192,14 @@ ClusterChange = (
 
 
 @dataclass(frozen=True, slots=True)
-class PodEvent:
-    """A Kubernetes Event on a pod. `reason` is in CamelCase."""
+class Event:
+    """A Kubernetes Event on a pod or a node. `reason` is in CamelCase. once: repeats, also after a
+    restart, say nothing new and are not counted."""
 
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +262,8 @@ class Cluster(Protocol):
         """Bind exactly this pod (by uid) to a node. Raises ClusterError."""
         ...
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        """Write an event on a pod. Repeated events are aggregated. Raises ClusterError."""
+    async def record_event(self, about: Pod | Node, event: Event) -> None:
+        """Write an event. Repeated events are aggregated. Raises ClusterError."""
         ...
 
     async def evict(self, pod: Pod) -> None:

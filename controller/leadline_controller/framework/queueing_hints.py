@@ -14,6 +14,7 @@ from leadline_controller.framework.resources import (
     Claim,
     DisruptionBudget,
     NamespaceLabels,
+    PodSelector,
     Resource,
     StorageClass,
     Unreadable,
@@ -66,7 +67,7 @@ _KINDS: dict[type, ClusterEvent] = {
 
 def resource_changed(resource: Resource) -> ClusterEvent:
     """The events of a resource that was added, changed or deleted."""
-    if isinstance(resource, DisruptionBudget):
+    if isinstance(resource, DisruptionBudget | PodSelector):
         return NO_EVENT
     return _KINDS.get(type(resource), ClusterEvent.LIMITS)
 

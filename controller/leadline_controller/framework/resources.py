@@ -9,11 +9,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-from leadline_controller.framework.selectors import Selector, Terms
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.selectors import Selector, Terms, selects
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 BUDGETS = "poddisruptionbudgets"
+SELECTING = ("services", "replicationcontrollers", "replicasets", "statefulsets")
 Mode = Literal["Filesystem", "Block"]
 
 
@@ -172,6 +174,22 @@ class DisruptionBudget:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class PodSelector:
+    """The selector by which a Service, ReplicationController, ReplicaSet or StatefulSet has its
+    pods, those of its namespace. None selects none."""
+
+    kind: str
+    namespace: str
+    name: str
+    selector: Selector | None
+
+    @property
+    def key(self) -> str:
+        """kind/namespace/name."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
+
 Resource = (
     NamespaceLabels
     | Claim
@@ -182,8 +200,58 @@ Resource = (
     | StorageCapacity
     | Attachment
     | DisruptionBudget
+    | PodSelector
     | Unreadable
 )
+
+
+# What DefaultSelector of kube-scheduler looks up, by the owner reference's version and kind.
+_OWNERS = {
+    ("v1", "ReplicationController"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+}
+
+
+class PodSelectors:
+    """The selectors of Services and of the controllers that own pods. Views share it and read it
+    only while they decide, because a copy for each change would cost more than a decision."""
+
+    def __init__(self, selectors: Iterable[PodSelector] = ()) -> None:
+        self._services: dict[str, dict[str, Selector]] = {}
+        self._owners: dict[tuple[str, str, str], Selector] = {}
+        for each in selectors:
+            self.put(each)
+
+    def put(self, made: PodSelector) -> None:
+        """Add or replace a selector."""
+        self.remove(made)
+        if not made.selector:  # selects nothing, or says nothing about the pods
+            return
+        if made.kind == "Service":
+            self._services.setdefault(made.namespace, {})[made.name] = made.selector
+        else:
+            self._owners[made.kind, made.namespace, made.name] = made.selector
+
+    def remove(self, gone: PodSelector) -> None:
+        """Forget a selector."""
+        if gone.kind != "Service":
+            self._owners.pop((gone.kind, gone.namespace, gone.name), None)
+        elif services := self._services.get(gone.namespace):
+            services.pop(gone.name, None)
+            if not services:  # the namespace may be gone, too
+                del self._services[gone.namespace]
+
+    def of(self, pod: Pod) -> Selector:
+        """The selector of the pod's peers: the requirements of its owner, and of all Services that
+        select it. Empty if it has neither. As DefaultSelector in kube-scheduler (1.36)."""
+        # A copy, because plans of moves are made in another thread.
+        services = list(self._services.get(pod.namespace, {}).values())
+        found = [each for each in services if selects(each, pod.labels)]
+        owner = pod.owner
+        if owner is not None and (owner.api_version, owner.kind) in _OWNERS:
+            found.append(self._owners.get((owner.kind, pod.namespace, owner.name), ()))
+        return tuple(dict.fromkeys(requirement for each in found for requirement in each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +302,11 @@ class Storage:
             drivers=known[CsiDriver],
             capacities=tuple(known[StorageCapacity].values()),
             attachments=tuple(known[Attachment].values()),
-            unreadable=tuple(each for each in known[Unreadable].values() if each.kind != BUDGETS),
+            unreadable=tuple(
+                each
+                for each in known[Unreadable].values()
+                if each.kind not in (BUDGETS, *SELECTING)
+            ),
         )
 
     @property

@@ -20,7 +20,7 @@ from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
 from leadline_controller.framework.node_table import Ints as Ints
 from leadline_controller.framework.node_table import NodeTable as NodeTable
-from leadline_controller.framework.resources import Storage, VolumePlan
+from leadline_controller.framework.resources import PodSelectors, Storage, VolumePlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,6 +249,7 @@ class ClusterView:
     assigned_pods: AssignedPods = field(default_factory=AssignedPods)
     mounts: Mapping[int, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
     namespaces: Namespaces = field(default_factory=Namespaces)
+    pod_selectors: PodSelectors = field(default_factory=PodSelectors)
     storage: Storage = field(default_factory=Storage)
     images: ImageTable = field(default_factory=ImageTable)
     charged_in_run: Mapping[str, Ints] = field(default_factory=lambda: MappingProxyType({}))
@@ -368,6 +369,10 @@ class ClusterView:
                 column[node] += amount
                 changed[resource] = column
         return changed
+
+    def apart(self) -> "ClusterView":
+        """The same view for another thread; see AssignedPods.apart."""
+        return replace(self, assigned_pods=self.assigned_pods.apart())
 
     def without_placement(self, pod: Pod, node: int) -> "ClusterView":
         """The view without `pod` on the node with index `node`, which gets the pod's requests

@@ -11,15 +11,15 @@ from copy import copy
 from pathlib import Path
 from urllib.parse import quote
 
-from leadline_controller.framework.model import ContainerResources, Owner, Pod
+from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     ConflictError,
+    Event,
     Fence,
     ImagePull,
     InvalidError,
     NotFoundError,
-    PodEvent,
     StorageChangedError,
     Workload,
 )
@@ -101,9 +101,9 @@ class KubeCluster:
         namespace, _, name = (quote(part, safe="") for part in key.partition("/"))
         return await self._server.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        """Write an event on a pod; see EventSink. Raises subclasses of ClusterError."""
-        await self._events.record(pod, event)
+    async def record_event(self, about: Pod | Node, event: Event) -> None:
+        """Write an event; see EventSink. Raises subclasses of ClusterError."""
+        await self._events.record(about, event)
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind exactly this pod. Raises subclasses of ClusterError.

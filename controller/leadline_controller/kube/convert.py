@@ -10,7 +10,7 @@ from typing import Any
 
 from leadline_controller.framework.model import PODS, Node, Pod
 from leadline_controller.framework.ports import ClusterError, NotFoundError
-from leadline_controller.framework.resources import Resource, Unreadable
+from leadline_controller.framework.resources import SELECTING, Resource, Unreadable
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.parsing.fields import FieldError, replace_surrogates
@@ -78,9 +78,10 @@ class Converter:
         if isinstance(error, NotFoundError):
             self._warn_once(f"there are no {kind}", f"the API server does not serve them: {error}")
             return ()
-        self._warn_once(
-            f"can't read {kind}", f"{error}; pods that depend on them are not scheduled or moved"
-        )
+        without = "pods that depend on them are not scheduled or moved"
+        if kind in SELECTING:
+            without = "pods without constraints of their own are not spread by their selectors"
+        self._warn_once(f"can't read {kind}", f"{error}; {without}")
         return (Unreadable(kind, str(error)),)
 
     def _warn_once(self, what: str, problem: str) -> None:

@@ -52,6 +52,10 @@ RESOURCES = {
     "CSIStorageCapacity": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+    "Service": "/api/v1/services",
+    "ReplicationController": "/api/v1/replicationcontrollers",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
 }
 # The server sends a bookmark about once a minute, so the peer of a silent connection is dead.
 _SILENCE_S = 150.0

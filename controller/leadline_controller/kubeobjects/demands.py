@@ -1,4 +1,5 @@
 """Reads the constraints in a pod's manifest: affinity, topology spread, volumes, node features.
+What is only preferred is read here, too.
 
 Also their limits. Anybody who may create pods writes these lists, the API server accepts 1.5 MB of
 them, and each attempt to schedule the pod evaluates them all.
@@ -6,12 +7,21 @@ them, and each attempt to schedule the pod evaluates them all.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from leadline_controller.framework.model import AffinityTerm, ClaimUse, Disk, SpreadConstraint
+from leadline_controller.framework.model import (
+    NO_PREFERENCES,
+    AffinityTerm,
+    ClaimUse,
+    Disk,
+    Preferences,
+    SpreadConstraint,
+    WeightedTerm,
+)
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.kubeobjects.selectors import read_selector
+from leadline_controller.kubeobjects.selectors import read_selector, read_term
 from leadline_controller.parsing.fields import Fields
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 # Kinds of disks without a claim, and the field that identifies a disk.
 _DISKS = {
     "gcePersistentDisk": "pdName",
@@ -22,6 +32,7 @@ _DISKS = {
     "iscsi": "iqn",
     "rbd": "image",
 }
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 _CLAIMS_AND_DISKS = ("persistentVolumeClaim", "ephemeral", *_DISKS)
 # Kinds of volumes without a claim that do not limit where the pod can run.
 _UNCONSTRAINED_VOLUMES = (
@@ -51,14 +62,40 @@ def read_affinity(
     return tuple(_affinity_term(term, namespace, labels) for term in terms)
 
 
-def read_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
-    """The spread constraints with DoNotSchedule. Raises FieldError."""
-    found = []
-    for constraint in spec.objects("topologySpreadConstraints"):
-        actions = ("DoNotSchedule", "ScheduleAnyway")
-        if constraint.choice("whenUnsatisfiable", *actions, default=actions[0]) == actions[0]:
-            found.append(_spread_constraint(constraint, labels))
-    return tuple(found)
+def read_spread(
+    spec: Fields, labels: Mapping[str, str], action: str
+) -> tuple[SpreadConstraint, ...]:
+    """The spread constraints with this whenUnsatisfiable. Raises FieldError."""
+    return tuple(
+        _spread_constraint(constraint, labels)
+        for constraint in spec.objects("topologySpreadConstraints")
+        if constraint.choice("whenUnsatisfiable", *_ACTIONS, default=_ACTIONS[0]) == action
+    )
+
+
+def read_preferences(spec: Fields, namespace: str, labels: Mapping[str, str]) -> Preferences:
+    """What the pod prefers. Raises FieldError."""
+    affinity = spec.object("affinity")
+    nodes = tuple(
+        (_weight(each), read_term(each.object("preference")))
+        for each in affinity.object("nodeAffinity").objects(_PREFERRED)
+    )
+    pods = tuple(
+        WeightedTerm(
+            sign * _weight(each), _affinity_term(each.object("podAffinityTerm"), namespace, labels)
+        )
+        for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1))
+        for each in affinity.object(kind).objects(_PREFERRED)
+    )
+    spread = read_spread(spec, labels, "ScheduleAnyway")
+    return Preferences(nodes, pods, spread) if nodes or pods or spread else NO_PREFERENCES
+
+
+def _weight(preferred: Fields) -> int:
+    weight = preferred.integer("weight", 1, 100)
+    if weight is None:
+        raise preferred.error("weight", "a whole number from 1 to 100")
+    return weight
 
 
 def read_volumes(spec: Fields) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], str | None]:
@@ -182,11 +219,15 @@ def constraint_counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int
     affinity = spec.object("affinity")
     for term in affinity.object("nodeAffinity").object(_REQUIRED).objects("nodeSelectorTerms"):
         yield MAX_CONSTRAINTS, 1
-        for kind in ("matchExpressions", "matchFields"):
-            yield from _counts_of_expressions(term, kind)
+        yield from _counts_of_node_term(term)
+    for preferred in affinity.object("nodeAffinity").objects(_PREFERRED):
+        yield MAX_CONSTRAINTS, 1
+        yield from _counts_of_node_term(preferred.object("preference"))
     for kind in ("podAffinity", "podAntiAffinity"):
         for term in affinity.object(kind).objects(_REQUIRED):
             yield from _counts_of_term(term)
+        for preferred in affinity.object(kind).objects(_PREFERRED):
+            yield from _counts_of_term(preferred.object("podAffinityTerm"))
     for constraint in spec.objects("topologySpreadConstraints"):
         yield from _counts_of_term(constraint)
     resources: set[str] = set()
@@ -197,6 +238,11 @@ def constraint_counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int
             for amounts in ("requests", "limits"):
                 resources.update(container.object("resources").object(amounts).data)
             yield MAX_CONSTRAINTS, len(resources) - before
+
+
+def _counts_of_node_term(term: Fields) -> Iterator[tuple[int, int]]:
+    for kind in ("matchExpressions", "matchFields"):
+        yield from _counts_of_expressions(term, kind)
 
 
 def _counts_of_term(term: Fields) -> Iterator[tuple[int, int]]:

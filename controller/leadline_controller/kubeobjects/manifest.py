@@ -39,6 +39,7 @@ from leadline_controller.kubeobjects.demands import (
     find_excess,
     read_affinity,
     read_needed_features,
+    read_preferences,
     read_repelling_all,
     read_spread,
     read_volumes,
@@ -164,7 +165,8 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
             if repels_all
             else read_affinity(constraints, "podAntiAffinity", namespace, labels)
         ),
-        spread=read_spread(constraints, labels),
+        spread=read_spread(constraints, labels, "DoNotSchedule"),
+        preferences=read_preferences(constraints, namespace, labels),
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
@@ -191,7 +193,8 @@ def read_owner(metadata: Fields) -> Owner | None:
     """The owner reference with controller: true, of any object. Raises FieldError."""
     for each in metadata.objects("ownerReferences"):
         if each.flag("controller", default=False):
-            return Owner(each.text("kind", ""), each.text("name", ""), each.text("uid", ""))
+            names = ("kind", "name", "uid", "apiVersion")
+            return Owner(*(each.text(name, "") for name in names))
     return None
 
 

@@ -5,6 +5,7 @@ Every reader raises FieldError for a manifest that the API server would not acce
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from math import floor
 from typing import Any
 
@@ -17,6 +18,7 @@ from leadline_controller.framework.resources import (
     DisruptionBudget,
     Mode,
     NamespaceLabels,
+    PodSelector,
     Resource,
     StorageCapacity,
     StorageClass,
@@ -37,6 +39,7 @@ _NOT_A_SOURCE = (
     *("storageClassName", "mountOptions", "nodeAffinity", "volumeAttributesClassName"),
 )
 Manifest = Mapping[str, Any]
+SELECTING_KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
 
 
 def read_namespace(manifest: Manifest, path: str = "namespace") -> NamespaceLabels:
@@ -186,6 +189,19 @@ def read_budget(manifest: Manifest, path: str = "budget") -> DisruptionBudget:
     )
 
 
+def read_pod_selector(manifest: Manifest, path: str, kind: str) -> PodSelector:
+    """A v1 Service or ReplicationController, or an apps/v1 ReplicaSet or StatefulSet."""
+    made = Fields(manifest, path)
+    metadata, spec = made.object("metadata"), made.object("spec")
+    if kind in ("ReplicaSet", "StatefulSet"):
+        selector = read_selector(spec, "selector")
+    else:
+        labels = spec.text_map("selector")
+        selector = tuple(Requirement(name, "In", (value,)) for name, value in labels.items())
+    namespace = metadata.name("namespace", "default")
+    return PodSelector(kind, namespace, metadata.name("name"), selector)
+
+
 # The readers by kind.
 READERS: Mapping[str, Callable[[Manifest, str], Resource]] = {
     "Namespace": read_namespace,
@@ -197,6 +213,7 @@ READERS: Mapping[str, Callable[[Manifest, str], Resource]] = {
     "CSIStorageCapacity": read_storage_capacity,
     "VolumeAttachment": read_attachment,
     "PodDisruptionBudget": read_budget,
+    **{kind: partial(read_pod_selector, kind=kind) for kind in SELECTING_KINDS},
 }
 
 

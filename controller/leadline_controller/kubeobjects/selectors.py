@@ -28,13 +28,15 @@ def read_selector(parent: Fields, name: str) -> Selector | None:
 
 def read_terms(selector: Fields) -> Terms:
     """The terms of a node selector. Raises FieldError."""
+    return tuple(map(read_term, selector.objects("nodeSelectorTerms")))
+
+
+def read_term(term: Fields) -> tuple[Requirement, ...]:
+    """One term of a node selector. Raises FieldError."""
     return tuple(
-        tuple(
-            _requirement(expression, on_name=kind == "matchFields")
-            for kind in ("matchExpressions", "matchFields")
-            for expression in term.objects(kind)
-        )
-        for term in selector.objects("nodeSelectorTerms")
+        _requirement(expression, on_name=kind == "matchFields")
+        for kind in ("matchExpressions", "matchFields")
+        for expression in term.objects(kind)
     )
 
 

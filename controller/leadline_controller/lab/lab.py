@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -136,9 +136,15 @@ def remove_leftover(name: str) -> bool:
 
 @contextmanager
 def claimed(lab: Lab) -> Iterator[None]:
-    """The lab is of use to this process only: if it is killed, :func:`remove_leftover` ends it."""
-    with (lab.directory / _CLAIM).open("w") as claim:
-        fcntl.flock(claim, fcntl.LOCK_EX)
+    """The lab is of use to this process only: if it is killed, :func:`remove_leftover` ends it.
+    Raises LabError if another process has claimed it."""
+    with ExitStack() as stack:
+        with state.locked():  # else it would look abandoned between the next two lines
+            claim = stack.enter_context((lab.directory / _CLAIM).open("w"))
+            try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LabError(f"lab {lab.spec.name} is in use by another process") from None
         yield
 
 

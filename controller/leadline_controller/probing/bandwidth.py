@@ -12,41 +12,26 @@ counts: on a link that was throttled it took longer than planned.
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from itertools import islice
 from math import ceil, inf
 
-from leadline_controller.probing.spending import DAY_S, SAVED_LINK_S, SHARE_OF_SAVINGS, Account
-from leadline_controller.telemetry.bandwidth import (
-    AGREEING_SHARE,
-    TESTS,
-    UNKNOWN_RTT_MS,
-    LinkBandwidth,
-    NodeLink,
-    exact_s,
+from leadline_controller.probing.information import (
+    BLOCK_BYTES,
+    FIRST_MBPS,
+    LEAST_BYTES,
+    MEASURED_AGAIN_S,
+    Purpose,
+    again_s,
+    assumed_mbps,
+    expected_mbps,
+    is_open,
+    is_untested,
+    is_useful,
+    wanted_bytes,
 )
+from leadline_controller.probing.spending import DAY_S, SAVED_LINK_S, SHARE_OF_SAVINGS, Account
+from leadline_controller.telemetry.bandwidth import AGREEING_SHARE, UNKNOWN_RTT_MS, NodeLink
 
-# Agents transfer whole blocks.
-BLOCK_BYTES = 16 * 1024
-# Fewer packets say nothing about a link.
-LEAST_BYTES = 4 * BLOCK_BYTES
-# A check tells 5 Mbit/s from 100 over round trips up to this many ms, and a larger one over others.
-_FAR_MS = 20.0
-FAR_BYTES = 2 * LEAST_BYTES
-# The measurement is on the second half of the bytes.
-_MEASURED_SHARE = 0.5
-_FIRST_MBPS = 50.0  # assumed for a link of unknown speed
-_LARGER_EACH_TIME = 5.0  # the next test after a lower bound
-# A board that waits for its processor now and then waits for a smaller share of a longer test. And
-# a shaper's burst, which a bound leaves out, is so small a part of it that the bound reaches
-# _SHARE_OF_LINK_SPEED, so that no more tests follow.
-_LONGER_IF_HINDERED = 8.0
-_MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip has an error
-# A lower bound of this share of the interface's speed is as good as an exact value.
-_SHARE_OF_LINK_SPEED = 0.8
-# A checked value is measured exactly again after so long.
-_MEASURED_AGAIN_S = 900.0
-_BOUND_AGAIN_S = 120.0  # if a peer's link was no faster, because another one may be
 # A link that carries this share of its bandwidth for users is checked rarely; one that carries as
 # much as is believed shows by itself that it can.
 _BUSY_SHARE = 0.3
@@ -69,17 +54,6 @@ _FORGET_EVERY_S = 600.0
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
 _NONE: frozenset[str] = frozenset()
 _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its bandwidth
-
-
-class Purpose(IntEnum):
-    """What a test is for, the most urgent first."""
-
-    SETTLE = 0
-    FIRST = 1
-    MEASURE = 2
-    CHECK = 3
-
-
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
 # contradiction, may come before they are paid. A server has less, or the first tests of others
 # would put off what is to be settled of itself.
@@ -164,7 +138,7 @@ class BandwidthPlanner:
                 self._uplinks_of[node] = self._uplinks_of.get(node, _NONE) | {uplink.name}
         self._interval_s = interval_s
         # However long the interval is, what is known must not become too old meanwhile.
-        self._rarely_s = max(interval_s, min(_RARELY * interval_s, _MEASURED_AGAIN_S))
+        self._rarely_s = max(interval_s, min(_RARELY * interval_s, MEASURED_AGAIN_S))
         self._max_bytes = max_bytes
         self._node_accounts: dict[str, Account] = {}
         self._uplink_accounts: dict[str, Account] = {}
@@ -285,7 +259,7 @@ class BandwidthPlanner:
         ):
             kinds.append(Purpose.CHECK)
         for kind in kinds:
-            useful = (free[each] for each in names if _is_useful(free[each], link, kind))
+            useful = (free[each] for each in names if is_useful(free[each], link, kind))
             yield kind, list(islice(useful, _MAX_PEERS_COMPARED))
         if self._waited_s(link.name, now_s) >= self._rarely_s:
             yield wanted, [free[each] for each in names[:_MAX_PEERS_COMPARED]]
@@ -385,15 +359,15 @@ class BandwidthPlanner:
         bandwidth, waited_s = link.bandwidth, self._waited_s(link.name, now_s)
         if waited_s < self._retry_s(link.name):
             return None
-        if bandwidth is None or _is_untested(bandwidth):
+        if bandwidth is None or is_untested(bandwidth):
             return 1, Purpose.FIRST
         if bandwidth.is_suspect:
             return 0, Purpose.SETTLE
         if link.contradicted_s > now_s - waited_s:
             return _CONTRADICTED, Purpose.MEASURE
-        if _is_open(link):
+        if is_open(link):
             return 3, Purpose.MEASURE
-        if now_s - bandwidth.measured_s > _again_s(link):
+        if now_s - bandwidth.measured_s > again_s(link):
             return 4, Purpose.MEASURE
         return (5, Purpose.CHECK) if self._is_check_due(link, now_s) else None
 
@@ -403,7 +377,7 @@ class BandwidthPlanner:
         bandwidth = link.bandwidth
         if bandwidth is None:
             return retry_s
-        return max(retry_s, min(bandwidth.measured_s + _again_s(link), self._check_s(link)))
+        return max(retry_s, min(bandwidth.measured_s + again_s(link), self._check_s(link)))
 
     def _retry_s(self, node: str) -> float:
         """How long the node waits after a test."""
@@ -416,22 +390,22 @@ class BandwidthPlanner:
     def _check_s(self, link: NodeLink) -> float:
         """When the node was in no test for long enough. A link that is open saves for an exact
         measurement."""
-        carried_share = link.used_mbps / max(_assumed_mbps(link), 1e-9)
+        carried_share = link.used_mbps / max(assumed_mbps(link), 1e-9)
         interval_s = self._interval_s
         if carried_share >= AGREEING_SHARE:
-            interval_s = _MEASURED_AGAIN_S
-        elif carried_share > _BUSY_SHARE or _is_open(link):
+            interval_s = MEASURED_AGAIN_S
+        elif carried_share > _BUSY_SHARE or is_open(link):
             interval_s = self._rarely_s
         # What it says as a server does not make a value valid for longer, nor does a failed test.
         has_failed = bool(self._failures.get(link.name))
-        again_s = self._retry_s(link.name) if has_failed else max(interval_s, _MEASURED_AGAIN_S)
+        again_s = self._retry_s(link.name) if has_failed else max(interval_s, MEASURED_AGAIN_S)
         as_client_s = self._tested_s.get(link.name, inf) + again_s
         return min(self._checked_s.get(link.name, -inf) + interval_s, as_client_s)
 
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
         """Seconds until the node itself can pay a test. It spares most nodes the search for a
         peer."""
-        amount, link_s = LEAST_BYTES, LEAST_BYTES * 8e-6 / _assumed_mbps(link)
+        amount, link_s = LEAST_BYTES, LEAST_BYTES * 8e-6 / assumed_mbps(link)
         if purpose is Purpose.SETTLE:
             test = self._sized(link, link, purpose, (), 0.0)
             amount, link_s = test.max_bytes, test.link_s[link.name]
@@ -442,7 +416,7 @@ class BandwidthPlanner:
         show what is to be known, which is the cheapest."""
         test = self._sized(link, link, Purpose.MEASURE, (), 0.0)
         known_mbps = link.bandwidth.mbps if link.bandwidth else 0.0
-        part = min(1.0, AGREEING_SHARE * known_mbps / _expected_mbps(link))
+        part = min(1.0, AGREEING_SHARE * known_mbps / expected_mbps(link))
         account = self._node_accounts[link.name]
         return account.wait_s(part * test.link_s[link.name], round(part * test.max_bytes))
 
@@ -477,8 +451,8 @@ class BandwidthPlanner:
                 failures,
                 # Of two suspects, a faster one may clear both; slow peers explain each result.
                 not is_suspect and (other.bandwidth is None or other.bandwidth.is_suspect),
-                purpose is Purpose.CHECK and _is_open(other),  # it saves for a larger test
-                _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
+                purpose is Purpose.CHECK and is_open(other),  # it saves for a larger test
+                expected_mbps(other) < AGREEING_SHARE * expected_mbps(link),
                 (purpose is not Purpose.MEASURE or is_contradicted)
                 and other.name in link.last_peers[:1],
                 other.name not in self._anchors,
@@ -512,20 +486,9 @@ class BandwidthPlanner:
         uplinks: tuple[str, ...],
         rtt: float | None,
     ) -> PlannedTest:
-        if purpose is Purpose.FIRST:
-            wanted = float(LEAST_BYTES)
-        elif purpose is Purpose.CHECK:
-            is_far = (UNKNOWN_RTT_MS if rtt is None else rtt) > _FAR_MS
-            is_short = _is_open(link) and _assumed_mbps(link) <= _FIRST_MBPS
-            wanted = FAR_BYTES if is_far and not is_short else LEAST_BYTES
-        else:
-            mbps = min(_expected_mbps(link), _expected_mbps(other))
-            if purpose is Purpose.SETTLE and link.bandwidth is not None:
-                mbps = min(mbps, link.bandwidth.mbps)
-            longer = _LONGER_IF_HINDERED if _is_host_limited(link) else 1.0
-            wanted = longer * _MARGIN * mbps * 1e6 / 8 * exact_s(rtt) / _MEASURED_SHARE
-        mbps_of = {each.name: _assumed_mbps(each) for each in (link, other)}
-        mbps_of |= {name: self._uplinks[name].mbps or _FIRST_MBPS for name in uplinks}
+        wanted = wanted_bytes(link, other, purpose, rtt)
+        mbps_of = {each.name: assumed_mbps(each) for each in (link, other)}
+        mbps_of |= {name: self._uplinks[name].mbps or FIRST_MBPS for name in uplinks}
         accounts = [self._node_accounts[each.name] for each in (link, other)]
         accounts += [self._uplink_accounts[name] for name in uplinks]
         # More than can be saved is never paid; fewer bytes give a lower bound.
@@ -537,7 +500,7 @@ class BandwidthPlanner:
         blocks = min(ceil(wanted / BLOCK_BYTES), int(most // BLOCK_BYTES))
         size = max(LEAST_BYTES, blocks * BLOCK_BYTES)
         link_s = {name: size * 8e-6 / mbps for name, mbps in mbps_of.items()}
-        checks = _is_useful(link, other), _is_useful(other, link)
+        checks = is_useful(link, other), is_useful(other, link)
         return PlannedTest(link.name, other.name, size, uplinks, link_s, *checks)
 
     def _uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
@@ -621,70 +584,3 @@ class BandwidthPlanner:
 
 def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
-
-
-def _again_s(link: NodeLink) -> float:
-    """How long an exact measurement, or a lower bound, is not repeated."""
-    is_bound = link.bandwidth is not None and link.bandwidth.lower_bound
-    return _BOUND_AGAIN_S if is_bound and not _is_near_speed(link) else _MEASURED_AGAIN_S
-
-
-def _is_near_speed(link: NodeLink) -> bool:
-    """Whether what is known is nearly the speed of the node's interface: a lower bound is then as
-    good as an exact value."""
-    known, speed_mbps = link.bandwidth, link.link_mbps
-    if known is None or speed_mbps is None:
-        return False
-    return known.mbps >= _SHARE_OF_LINK_SPEED * speed_mbps
-
-
-def _is_untested(bandwidth: LinkBandwidth) -> bool:
-    """Whether it is only what the node's own counters, or its interface, say."""
-    return bandwidth.source != TESTS and bandwidth.measured_s == -inf
-
-
-def _is_open(link: NodeLink) -> bool:
-    """Whether a larger test could find more than is known."""
-    bandwidth = link.bandwidth
-    return bandwidth is not None and bandwidth.is_short and not _is_near_speed(link)
-
-
-def _is_host_limited(link: NodeLink) -> bool:
-    """Whether a board was held back in the test that its bandwidth is from."""
-    bandwidth = link.bandwidth
-    return bandwidth is not None and bandwidth.is_host_limited and not bandwidth.is_suspect
-
-
-def _is_useful(peer: NodeLink, link: NodeLink, purpose: Purpose = Purpose.CHECK) -> bool:
-    """Whether a test with the peer can show what is to be known: of a lower bound, that the link
-    can do more, or what it can do at most."""
-    known = link.bandwidth
-    if known is None or _is_untested(known):
-        return True
-    if known.is_suspect:
-        is_other = peer.name != known.suspect_peer
-        return is_other and AGREEING_SHARE * _expected_mbps(peer) > known.mbps
-    if purpose is Purpose.MEASURE and known.lower_bound:
-        least_mbps = min(known.mbps / AGREEING_SHARE, AGREEING_SHARE * _expected_mbps(link))
-        return _expected_mbps(peer) > least_mbps
-    return _expected_mbps(peer) >= AGREEING_SHARE * known.mbps
-
-
-def _expected_mbps(link: NodeLink) -> float:
-    """What a test may find at most, as far as one can know."""
-    most = link.link_mbps or inf
-    bandwidth = link.bandwidth
-    if bandwidth is None:
-        return min(_FIRST_MBPS, most)
-    expected = bandwidth.settled_mbps
-    if bandwidth.lower_bound:
-        expected = max(expected * _LARGER_EACH_TIME, _FIRST_MBPS)
-    return min(max(expected, link.used_mbps), most)
-
-
-def _assumed_mbps(link: NodeLink) -> float:
-    """The speed at which a test is charged. A test that was too short says little about it."""
-    bandwidth, most = link.bandwidth, link.link_mbps or inf
-    if bandwidth is None:
-        return min(_FIRST_MBPS, most)
-    return min(max(2 * bandwidth.mbps, _FIRST_MBPS), most) if bandwidth.is_short else bandwidth.mbps

@@ -23,7 +23,7 @@ from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.probing.truth import Change, Truth
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.links import LinkReading
+from leadline_controller.telemetry.link_readings import LinkReading
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 _CLUSTER = "sounding"

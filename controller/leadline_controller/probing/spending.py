@@ -60,8 +60,9 @@ class AccountReading:
     """The budget of a node or uplink, and what was spent since the account began, in the last hour
     and in the last 24 hours.
 
-    Shares are of the link's time. age_s: since the account began. pings_per_minute: that a node
-    may send, None for an uplink.
+    Shares are of the link's time. age_s: since the account began. bytes_wait_s: until the bytes
+    of the day pay for one more test of the usual size. pings_per_minute: that a node may send, None
+    for an uplink.
     """
 
     name: str
@@ -74,6 +75,7 @@ class AccountReading:
     day_bytes: int
     tests: int
     age_s: float
+    bytes_wait_s: float = 0.0
     pings_per_minute: float | None = None
 
     @property
@@ -147,6 +149,12 @@ class Account:
         self.spent_bytes += amount
         self.recent.add(link_s, amount, self.at_s)
 
+    def _bytes_wait_s(self) -> float:
+        if not self.tests or not self.bytes_per_day:
+            return 0.0
+        usual = self.spent_bytes / self.tests
+        return max(0.0, (usual - self.bytes) / self._bytes_per_s)
+
     def read(self, name: str, pings_per_minute: float | None = None) -> AccountReading:
         """The account as of the last `refill`."""
         age_s = self.at_s - self.since_s
@@ -163,5 +171,6 @@ class Account:
             day_bytes=round(day_bytes),
             tests=self.tests,
             age_s=age_s,
+            bytes_wait_s=self._bytes_wait_s(),
             pings_per_minute=pings_per_minute,
         )

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Filter, Strategy, filters_with
+from leadline_controller.framework.cycle import Filter, Prefer, Strategy, filters_with
 from leadline_controller.framework.model import CPU, MEMORY, PendingResize, Pod
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.shared.changed_demand import decide_changed_demand
@@ -37,8 +37,10 @@ def answer_demand(
     filters: Mapping[str, Filter],
     strategy: Strategy,
     random: Random,
+    prefer: Prefer | None = None,
 ) -> DemandAnswer | None:
-    """Decide about a pod of `view` that is on its node; None if its demand has not changed.
+    """Decide about a pod of `view` that is on its node; None if its demand has not changed. prefer:
+    as in `decide`.
 
     A move where the most is left keeps room for the pod as it is now, because no node has any for
     what it asks for, and a kubelet admits no pod without room; there its resize is asked for
@@ -55,6 +57,7 @@ def answer_demand(
     found = decide_changed_demand(
         *(before, held, wanted, every, strategy, random),
         refused_here=resize.reason == "Infeasible",
+        prefer=prefer,
     )
     asks = f"it asks for {_difference(resize)}"
     if found.case == "stay":

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.cluster.state import ClusterState
@@ -25,12 +25,12 @@ from leadline_controller.framework.ports import (
     Cluster,
     ClusterError,
     ConflictError,
+    Event,
     ForbiddenError,
     InvalidError,
     Leadership,
     NotFoundError,
     NotLeadingError,
-    PodEvent,
     Workload,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
@@ -115,7 +115,8 @@ class Executor:
         self._clock = clock
         self._leadership = leadership
         self._timeout_s = timeout_s
-        self.endings: Counter[Ending] = Counter()  # of all moves so far
+        # Of all moves so far. Counters begin at 0, so that Prometheus sees the first one.
+        self.endings: Counter[Ending] = Counter(dict.fromkeys(get_args(Ending), 0))
         self._changed = asyncio.Event()
         self._unended: dict[str, str] = {}  # uid -> how its move ended; not noted yet
 
@@ -501,7 +502,7 @@ class Executor:
     async def _tell(self, move: PlannedMove) -> None:
         message = f"Moving from {move.source} to {move.target}: {move.why}"
         with suppress(ClusterError):
-            event = PodEvent("Normal", "Rescheduling", message[:1024])
+            event = Event("Normal", "Rescheduling", message[:1024])
             await self._cluster.record_event(move.pod, event)
 
 

@@ -17,6 +17,7 @@ from leadline_controller.framework.batch import Move
 from leadline_controller.framework.cycle import (
     Better,
     Filter,
+    Prefer,
     Strategy,
     best,
     feasible_nodes,
@@ -80,11 +81,13 @@ def of_moves(strategy: Strategy, view: ClusterView, moves: Iterable[Move]) -> Pl
 @dataclass(frozen=True, slots=True)
 class PlanRules:
     """What a plan must keep. min_gain: the least gain of a move, as a share. most: how many moves.
+    prefer: by which rule preferences join the strategy, so that a move does not undo them.
     may_move(pod, node): why the pod must stay, "" if it may move. reliable(pod, source, target):
     why the measurements do not suffice for this move, "" if they do."""
 
     min_gain: float = 0.2
     most: int = 20
+    prefer: Prefer | None = None
     may_move: Callable[[Pod, str], str] = lambda _pod, _node: ""
     reliable: Callable[[Pod, str, str], str] = lambda _pod, _source, _target: ""
 
@@ -158,6 +161,8 @@ def propose(
     # Some strategies compare the candidates with each other, so all are scored together.
     candidates = np.union1d(others, [source])
     scores = strategy.score(view, pod, candidates)
+    if rules.prefer is not None:
+        scores = rules.prefer(view, pod, scores, strategy.better)
     at = int(np.searchsorted(candidates, source))
     now = float(scores.total[at])
     if np.isnan(now):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.bandwidth import TESTS
-from leadline_controller.telemetry.links import UNREACHABLE, LinkReading
+from leadline_controller.telemetry.link_readings import UNREACHABLE, LinkReading
 from leadline_controller.telemetry.state import TelemetryState
 
 # A value in the second half of its time to live is stale, as for links.

@@ -11,7 +11,7 @@ from typing import Literal
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.record import DecisionRecord
-from leadline_controller.framework.cycle import Filter, Strategy, filters_with
+from leadline_controller.framework.cycle import Filter, Prefer, Strategy, filters_with
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.ports import (
     Clock,
@@ -77,12 +77,13 @@ class RefusedError(Exception):
 @dataclass(frozen=True, slots=True)
 class ReschedulingProfile:
     """By which rule pods are placed, and which pods. profiled(pod): the pod with its service's
-    profile, as the scheduler places it."""
+    profile, as the scheduler places it. prefer: see DecisionProfile."""
 
     strategy: Strategy
     filters: Mapping[str, Filter]
     scheduler_name: str = SCHEDULER_NAME
     profiled: Callable[[Pod], Pod] = lambda pod: pod
+    prefer: Prefer | None = None
 
 
 class Rescheduler:
@@ -176,7 +177,7 @@ class Rescheduler:
         rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
         view = self._view()
         plan = await asyncio.to_thread(
-            make_plan, view, running, profile.filters, profile.strategy, rules
+            lambda: make_plan(view.apart(), running, profile.filters, profile.strategy, rules)
         )
         moves = [replace(m, disruption=await self._disruption(m)) for m in plan.moves]
         return replace(plan, moves=tuple(moves))
@@ -420,6 +421,7 @@ class Rescheduler:
         return PlanRules(
             min_gain=self.settings.min_gain,
             most=self.settings.budgets.cluster,
+            prefer=self._profile.prefer,
             may_move=may_move,
             reliable=why_unreliable(
                 self._telemetry, self._view(), self._profile.strategy.needs, self._clock.now_s()

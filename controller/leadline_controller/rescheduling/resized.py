@@ -12,10 +12,10 @@ from leadline_controller.framework.ports import (
     Cluster,
     ClusterChange,
     ClusterError,
+    Event,
     Leadership,
     PodChanged,
     PodDeleted,
-    PodEvent,
     Relisted,
 )
 from leadline_controller.framework.view import ClusterView
@@ -105,7 +105,9 @@ class ResizedPods:
             return
         profile = self._profile
         view, profiled = self._view(pod), profile.profiled(pod)
-        found = answer_demand(view, profiled, profile.filters, profile.strategy, self._random)
+        found = answer_demand(
+            *(view, profiled, profile.filters, profile.strategy, self._random, profile.prefer)
+        )
         if found is None:
             return
         if found.target is None:
@@ -145,7 +147,7 @@ class ResizedPods:
         if self._said.get(pod.uid) == message:
             return
         self._said[pod.uid] = message
-        event = PodEvent("Normal", "ChangedDemand", message[:1024])
+        event = Event("Normal", "ChangedDemand", message[:1024])
         with suppress(ClusterError):
             await self._cluster.record_event(pod, event)
 

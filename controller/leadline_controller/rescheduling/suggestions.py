@@ -83,10 +83,11 @@ class Suggestions:
         running, may_move = self._state.staying(view), self.movable()
 
         def planned() -> tuple[Move, ...]:
+            apart = view.apart()
             plan, _ = make_plan(
-                *(view, [], running, self._filters, strategy, self._random), may_move
+                *(apart, [], running, self._filters, strategy, self._random), may_move
             )
-            return in_steps(view, plan.moves, self._filters)
+            return in_steps(apart, plan.moves, self._filters)
 
         moves = await asyncio.to_thread(planned)
         moved = self.have_moved(view, moves) if moves else None

@@ -106,6 +106,7 @@ class BatchPlanner:
         running: Sequence[Running],
         may_move: Callable[[Pod], bool],
     ) -> tuple[BatchPlan, tuple[Move, ...]]:
+        view = view.apart()
         plan, _ = make_plan(
             *(view, pods, running, self._filters, self._strategy, self._random), may_move
         )

@@ -11,13 +11,14 @@ from leadline_controller.framework.cycle import (
     Decision,
     Filter,
     FilterResult,
+    Prefer,
     Strategy,
     decide,
     filters_with,
 )
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
-from leadline_controller.framework.ports import Clock, PodEvent
+from leadline_controller.framework.ports import Clock, Event
 from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.scheduling.service_profiles import ServiceProfiles
 from leadline_controller.telemetry.state import TelemetryState
@@ -27,14 +28,16 @@ _RUN_GAP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DecisionProfile:
-    """How to decide. random: breaks ties. profiles: for pods without an annotation of
-    theirs. warm_up_s: how long the first decision may wait for the metrics of every ready node,
-    since a controller that has just started knows none."""
+    """How to decide. random: breaks ties. profiles: for pods without an annotation of theirs.
+    prefer: by which rule preferences join the strategy, None for none. warm_up_s: how long the
+    first decision may wait for the metrics of every ready node, since a controller that has just
+    started knows none."""
 
     strategy: Strategy
     filters: Mapping[str, Filter]
     random: Random
     profiles: ServiceProfiles = field(default_factory=ServiceProfiles, kw_only=True)
+    prefer: Prefer | None = field(default=None, kw_only=True)
     warm_up_s: float = field(default=0.0, kw_only=True)
 
 
@@ -111,12 +114,14 @@ class DecisionStep:
             for nodes in allowed:
                 only = FilterResult(nodes, lambda _: "room is reserved on another node")
                 with_only = {**filters, "Reservation": _returning(only)}
-                decision = decide(view, pod, with_only, profile.strategy, profile.random)
+                decision = decide(
+                    view, pod, with_only, profile.strategy, profile.random, profile.prefer
+                )
                 if decision.node is not None:
                     came = f"moved from {kept.source}: " if kept.source else ""
                     more = "" if decision.why in kept.why else f"; {decision.why}"
                     return replace(decision, why=f"{came}{kept.why}{more}")
-        return decide(view, pod, filters, profile.strategy, profile.random)
+        return decide(view, pod, filters, profile.strategy, profile.random, profile.prefer)
 
     def decide_as_planned(self, view: ClusterView, pod: Pod, node: str, why: str) -> Decision:
         """Decide as a batch was planned, or on the pod alone where that node does not fit now."""
@@ -125,7 +130,9 @@ class DecisionStep:
             return self.decide(view, pod)
         plan, profile = BatchPlan({pod.key: at}, why={pod.key: why}), self._profile
         filters = filters_with(profile.filters, profile.strategy)
-        return decide_as_planned(view, pod, plan, filters, profile.strategy, profile.random)
+        return decide_as_planned(
+            view, pod, plan, filters, profile.strategy, profile.random, profile.prefer
+        )
 
     def charge(self, decision: Decision) -> Mapping[str, int] | None:
         """What the strategy charges the pod on its node within this run; None without a node."""
@@ -143,11 +150,13 @@ class DecisionStep:
         self._decisions.add(decision, self._clock.now_s(), outcome, self._options)
 
 
-def warnings_about(decision: Decision) -> list[PodEvent]:
+def warnings_about(decision: Decision) -> list[Event]:
     """Events about what the pod asks for and does not get."""
-    warnings = [PodEvent("Warning", "UnknownAnnotation", each) for each in decision.pod.warnings]
+    warnings = [
+        Event("Warning", "UnknownAnnotation", each, once=True) for each in decision.pod.warnings
+    ]
     if decision.warning:
-        warnings.append(PodEvent("Warning", "UnknownUserNode", decision.warning))
+        warnings.append(Event("Warning", "UnknownUserNode", decision.warning))
     return warnings
 
 

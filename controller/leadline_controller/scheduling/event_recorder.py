@@ -9,9 +9,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import Clock, Cluster, ClusterError, PodEvent
+from leadline_controller.framework.ports import Clock, Cluster, ClusterError, Event
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +32,12 @@ class EventRecorder:
         self._cluster = cluster
         self._clock = clock
         self._on_written = on_written
-        self._queue: deque[tuple[float, Pod, PodEvent]] = deque(maxlen=_MAX_QUEUED)
+        self._queue: deque[tuple[float, Pod, Event]] = deque(maxlen=_MAX_QUEUED)
         self._writing: set[asyncio.Task[None]] = set()
 
-    def put(self, pod: Pod, event: PodEvent) -> None:
+    def put(self, pod: Pod, event: Event) -> None:
         """Queue an event."""
-        short = PodEvent(event.type, event.reason, event.message[:_MAX_MESSAGE])
+        short = replace(event, message=event.message[:_MAX_MESSAGE])
         self._queue.append((self._clock.now_s(), pod, short))
 
     def is_overdue(self) -> bool:
@@ -67,7 +68,7 @@ class EventRecorder:
             task.cancel()
         await asyncio.gather(*self._writing, return_exceptions=True)
 
-    async def _write(self, pod: Pod, event: PodEvent) -> None:
+    async def _write(self, pod: Pod, event: Event) -> None:
         try:
             await self._cluster.record_event(pod, event)
         except ClusterError as error:

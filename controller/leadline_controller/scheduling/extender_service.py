@@ -24,9 +24,9 @@ from leadline_controller.framework.ports import (
     Cluster,
     ClusterChange,
     ClusterError,
+    Event,
     PodChanged,
     PodDeleted,
-    PodEvent,
     Relisted,
 )
 from leadline_controller.framework.view import Bools, ClusterView
@@ -378,7 +378,7 @@ class ExtenderService:
             decision = replace(decision, node=node, why=_override_reason(decision, node))
             self._step.record(decision, BOUND)
         message = f"{decision.node} by {decision.strategy}: {decision.why}"
-        self._events.put(pod, PodEvent("Normal", "Advised", message))
+        self._events.put(pod, Event("Normal", "Advised", message))
         for warning in warnings_about(decision):
             self._events.put(pod, warning)
         self._events.write()

@@ -165,7 +165,7 @@ class ScalerService:
     def _in_turn(self, view: ClusterView, pod: Pod, most: int) -> Sequence[Decision]:
         profile, placed = self._profile, []
         decided = decide_in_turn(
-            view,
+            view.apart(),
             _replicas(pod, most),
             profile.filters,
             profile.strategy,

@@ -22,6 +22,7 @@ from leadline_controller.framework.ports import (
     ClusterChange,
     ClusterError,
     ConflictError,
+    Event,
     ForbiddenError,
     InvalidError,
     Leadership,
@@ -29,7 +30,6 @@ from leadline_controller.framework.ports import (
     NotLeadingError,
     PodChanged,
     PodDeleted,
-    PodEvent,
     Relisted,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
@@ -255,7 +255,7 @@ class Scheduler:
         self._queue.hold(pod.uid)
         self._state.reserve(Reservation(pod, node, None, why))
         message = f"{node} is planned for it, after {batch.steps} moves that make room: {why}"
-        self._events.put(pod, PodEvent("Normal", "WaitingForMoves", message))
+        self._events.put(pod, Event("Normal", "WaitingForMoves", message))
         self._changed.set()
 
     async def _release(self, uids: Iterable[str], moved: Awaitable[bool], steps: int) -> None:
@@ -314,7 +314,7 @@ class Scheduler:
             self._changed.set()
         if decision.node is None:
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
-            self._events.put(pod, PodEvent("Warning", "FailedScheduling", decision.why))
+            self._events.put(pod, Event("Warning", "FailedScheduling", decision.why))
             self._changed.set()
             return None
         plan = decision.volumes()
@@ -355,7 +355,7 @@ class Scheduler:
             self._queue.remove(pod.uid)
             self._decisions.set_outcome(pod.key, BOUND)
             message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
-            self._events.put(pod, PodEvent("Normal", "Scheduled", message))
+            self._events.put(pod, Event("Normal", "Scheduled", message))
             self._changed.set()
 
     def _binding_failed(self, pod: Pod, error: ClusterError) -> None:
@@ -373,7 +373,7 @@ class Scheduler:
             return  # only the answer was lost, or another scheduler was quicker
         self._decisions.set_outcome(pod.key, f"failed: {error}")
         if pod.uid in self._queue and not isinstance(error, _WITHOUT_EVENT):
-            self._events.put(pod, PodEvent("Warning", "FailedBinding", str(error)))
+            self._events.put(pod, Event("Warning", "FailedBinding", str(error)))
             self._changed.set()
 
     def _decide(self, pod: Pod, batch: Batch | None = None) -> Decision:

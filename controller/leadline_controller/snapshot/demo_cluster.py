@@ -8,9 +8,9 @@ from itertools import count
 from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
+    Event,
     PodChanged,
     PodDeleted,
-    PodEvent,
     Relisted,
     Workload,
 )
@@ -91,7 +91,7 @@ class DemoCluster:
         else:
             self._notes[key] = text
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
+    async def record_event(self, about: Pod | Node, event: Event) -> None:
         """Nothing: nobody reads the demo's events."""
 
     async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from leadline_controller.framework.batch import BatchStrategy, plan_batch
-from leadline_controller.framework.cycle import Decision, Filter, Strategy, decide_in_turn
+from leadline_controller.framework.cycle import Decision, Filter, Prefer, Strategy, decide_in_turn
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.snapshot.snapshot import Snapshot
@@ -34,10 +34,11 @@ def start_scoring(
     filters: Mapping[str, Filter],
     seed: int,
     pods: Iterable[Pod] | None = None,
+    prefer: Prefer | None = None,
 ) -> Scoring:
     """Decide on the snapshot's pods one after the other, or plan all of them at once with a batch
     strategy. pods: the same pods, if the caller wants to count them on the way. The same seed
-    breaks ties in the same way."""
+    breaks ties in the same way. prefer: None leaves preferences aside."""
     head = {
         "strategy": strategy.name,
         "options": values_of(strategy),
@@ -46,9 +47,11 @@ def start_scoring(
     wanted = snapshot.pods if pods is None else pods
     random = Random(seed)  # noqa: S311  # ties, no secrets
     if not isinstance(strategy, BatchStrategy):
-        placed = decide_in_turn(snapshot.view, wanted, filters, strategy, random)
+        placed = decide_in_turn(snapshot.view, wanted, filters, strategy, random, prefer)
         return Scoring(head, (decision for decision, _ in placed), {})
-    plan, _, batch = plan_batch(snapshot.view, wanted, snapshot.running, filters, strategy, random)
+    plan, _, batch = plan_batch(
+        snapshot.view, wanted, snapshot.running, filters, strategy, random, prefer
+    )
     names = snapshot.view.table.names
     migrations = [
         {"pod": m.pod.key, "from": names[m.source], "to": names[m.target], "why": m.why}

@@ -17,7 +17,13 @@ from leadline_controller.framework.batch import Running
 from leadline_controller.framework.images import ImageTable, full_name
 from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.resources import NamespaceLabels, Resource, Storage
+from leadline_controller.framework.resources import (
+    NamespaceLabels,
+    PodSelector,
+    PodSelectors,
+    Resource,
+    Storage,
+)
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -54,6 +60,10 @@ _RESOURCES = {
     "csi_drivers": "CSIDriver",
     "storage_capacities": "CSIStorageCapacity",
     "volume_attachments": "VolumeAttachment",
+    "services": "Service",
+    "replication_controllers": "ReplicationController",
+    "replica_sets": "ReplicaSet",
+    "stateful_sets": "StatefulSet",
 }
 
 
@@ -107,6 +117,7 @@ def read_snapshot(document: object) -> Snapshot:
     view = replace(
         _view(table, entries, links, running),
         namespaces=Namespaces({**namespaces, **stated}),
+        pod_selectors=PodSelectors(each for each in resources if isinstance(each, PodSelector)),
         storage=Storage.of(resources),
         images=images.with_running(table, running),
     )

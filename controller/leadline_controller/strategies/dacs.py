@@ -110,7 +110,11 @@ class Dacs(Strategy):
         contention = contention_s(view.placed_in_run[candidates], self.beta_cs, self.beta_rc)
         omega_s = average_delay_s(processing_s, network_s, contention, self.alpha)
         cores, gib = view.free(CPU)[candidates] / 1000, view.free(MEMORY)[candidates] / _GIB
-        finalists = widest_of_near_best(omega_s, cores, gib, self.lambda_s)
+
+        def among(at: Ints) -> Ints:
+            return at[widest_of_near_best(omega_s[at], cores[at], gib[at], self.lambda_s)]
+
+        finalists = among(np.arange(candidates.size))
 
         def why(at: int) -> str:
             text = (
@@ -118,12 +122,16 @@ class Dacs(Strategy):
                 f"(processing {processing_s[at]:.3f}, network {network_s[at]:.3f})"
             )
             near = int(np.count_nonzero(omega_s <= omega_s.min() + self.lambda_s))
-            return text if near == 1 else f"{text}, the roomiest of {near} near-best nodes"
+            return (
+                text
+                if near == 1 or at not in finalists
+                else f"{text}, the roomiest of {near} near-best nodes"
+            )
 
         parts = {"processing_s": processing_s, "network_s": network_s, "contention_s": contention}
         if image_s.any():
             parts["image_s"] = image_s
-        return Scores(candidates, omega_s, finalists, why, parts)
+        return Scores(candidates, omega_s, finalists, why, parts, self.lambda_s, among)
 
     def _image_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """t^IM (Eq. 10): until the images are there, if their layers and a node's speed are

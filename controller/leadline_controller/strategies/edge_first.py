@@ -17,6 +17,7 @@ from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.capacity import free_share, is_cloud, keeps_free
 
 _KEEPS_TOO_LITTLE = -3.0  # below the total of any node that keeps enough free
+_NEARLY_FULL = 0.05  # of the largest memory; the tiers are further apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class BiggestEdgeFirst(Strategy):
             return which if kept[at] else f"{which}; no node keeps enough free"
 
         parts = {"edge": in_tier, "memory_left": rank, "keeps_too_little": missing}
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        return Scores(candidates, total, best(total, self.better), why, parts, _NEARLY_FULL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,16 @@ class ElasticFog(Strategy):
                 "due"
             )
 
-        empty = np.flatnonzero(replicas == 0)
-        pool = empty if empty.size else np.arange(candidates.size)
-        finalists = pool[total[pool] == total[pool].max()]
+        def among(at: Ints) -> Ints:
+            empty = at[replicas[at] == 0]
+            pool: Ints = empty if empty.size else at
+            most: Ints = pool[total[pool] == total[pool].max()]
+            return most
+
         parts = {"traffic_share": share, "replicas": replicas.astype(np.float64)}
-        return Scores(candidates, total, finalists, why, parts)
+        # Pods are whole, so half of one is only the rounding of a share.
+        finalists = among(np.arange(candidates.size))
+        return Scores(candidates, total, finalists, why, parts, 0.5, among)
 
 
 def _traffic_share(view: ClusterView, candidates: Ints) -> Floats:

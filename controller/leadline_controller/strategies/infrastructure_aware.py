@@ -19,6 +19,7 @@ from leadline_controller.strategies.shared.locality import (
     whole_images,
 )
 from leadline_controller.strategies.shared.spreading import (
+    WHOLE_POINT,
     rounding_option,
     spread_option,
     spread_points,
@@ -118,4 +119,4 @@ class InfrastructureAware(Strategy):
         }
         if self.w_images or self.w_layers:
             parts["locality"] = locality
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        return Scores(candidates, total, best(total, self.better), why, parts, WHOLE_POINT)

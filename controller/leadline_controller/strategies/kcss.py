@@ -72,7 +72,8 @@ class Kcss(Strategy):
                 f"{parts['image_s'][at]:.3g} s for its images"
             )
 
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        # A twentieth of the way from the worst node to the ideal one.
+        return Scores(candidates, total, best(total, self.better), why, parts, tolerance=0.05)
 
 
 def nearness_to_ideal(criteria: Floats) -> Floats:

@@ -12,6 +12,7 @@ from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.capacity import free_share
 from leadline_controller.strategies.shared.spreading import (
+    WHOLE_POINT,
     rounding_option,
     spread_option,
     spread_points,
@@ -52,4 +53,4 @@ class KubeDefault(Strategy):
             return f"{cpu_share[at]:.0%} of its CPU and {memory_share[at]:.0%} of its memory free"
 
         parts = {"cpu_free_share": cpu_share, "memory_free_share": memory_share}
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        return Scores(candidates, total, best(total, self.better), why, parts, WHOLE_POINT)

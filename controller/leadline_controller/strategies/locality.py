@@ -25,6 +25,7 @@ from leadline_controller.strategies.shared.locality import (
     whole_images,
 )
 from leadline_controller.strategies.shared.spreading import (
+    WHOLE_POINT,
     rounding_option,
     spread_option,
     spread_points,
@@ -80,7 +81,7 @@ class ImageLocality(Strategy):
             )
 
         parts = {"spread": spread, "locality": locality, "cached_mb": cached_mb}
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        return Scores(candidates, total, best(total, self.better), why, parts, WHOLE_POINT)
 
     def _pieces(self, view: ClusterView, pod: Pod) -> Iterator[Piece]:
         return whole_images(view, pod)

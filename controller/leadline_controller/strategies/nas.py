@@ -13,6 +13,7 @@ from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.delays import (
+    SCATTER_MS,
     longest_where_unknown_ms,
     unknown_rtt_option,
 )
@@ -57,7 +58,7 @@ class Nas(Strategy):
                 return f"{view.table.names[candidates[at]]} is a preferred node"
             return f"{total[at]:g} ms from the nearest preferred node"
 
-        return Scores(candidates, total, best(total, self.better), why)
+        return Scores(candidates, total, best(total, self.better), why, tolerance=SCATTER_MS)
 
 
 def _preferred(view: ClusterView, pod: Pod) -> Ints:

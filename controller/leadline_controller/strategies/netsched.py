@@ -75,7 +75,9 @@ class NetSched(Strategy):
                 return "no candidate's metrics are known" if np.isnan(total[at]) else "0 points"
             return f"best in {', '.join(won)}: {total[at]:g} of {sum(weights.values()):g} points"
 
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        # The points of the least metric are nearly nothing.
+        least = min((weight for weight in weights.values() if weight > 0), default=0.0)
+        return Scores(candidates, total, best(total, self.better), why, parts, least)
 
 
 def _points(view: ClusterView, metric: _Metric, weight: float, candidates: Ints) -> Floats:

@@ -13,6 +13,7 @@ from leadline_controller.framework.cycle import Filter, FilterResult, Scores, St
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
+    SCATTER_MS,
     longest_where_unknown_ms,
     profiled_ms,
     slowest_where_unknown_ms,
@@ -114,12 +115,17 @@ class ResponseTime(Strategy):
             text = f"{prediction_ms[at]:.1f} ms predicted ({terms})"
             if not replicas.any():
                 return text
+            if at not in finalists:
+                return text
             if replicas.all():
                 return f"{text}; every node that fits has a replica already"
             return f"{text}, the least of the nodes without a replica"
 
-        finalists = least_without_replica(prediction_ms, replicas)
-        return Scores(candidates, prediction_ms, finalists, why, parts)
+        def among(at: Ints) -> Ints:
+            return at[least_without_replica(prediction_ms[at], replicas[at])]
+
+        finalists = among(np.arange(candidates.size))
+        return Scores(candidates, prediction_ms, finalists, why, parts, SCATTER_MS, among)
 
 
 def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:

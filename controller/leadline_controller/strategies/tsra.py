@@ -18,6 +18,7 @@ from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import transfer_s
 
 _MIN_CORES = 0.001  # on a full node, so that times are finite
+_NEARLY_S = 0.05  # DACS' lambda: delays this close are equal (Algorithm 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ class Tsra(Strategy):
             return f"{text}, {met} its deadline of {deadline_s:g} s"
 
         parts = {"execution_s": execution_s, "sending_s": sending_s}
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        # A preference must not make a task late.
+        tolerance = _NEARLY_S if deadline_s is None else 0.0
+        return Scores(candidates, total, best(total, self.better), why, parts, tolerance)
 
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
         """The requests; and if the pod can meet its deadline, at least the CPU that this takes."""

@@ -4,8 +4,8 @@ A test measures the slower one of two links. So a result that is higher than wha
 at once, unless an exact value contradicts it: then a second server has to agree, because the server
 measures and the client cannot disprove it. A lower one counts if a second test agrees: then the
 better one of the two is believed. Until then the node is suspect, and the lower value counts. A
-result that is explained, by a slow or unknown peer or by users' traffic, says nothing about the
-node.
+result that is explained, by a slow or unknown peer or by users' traffic, contradicts nothing. It is
+a lower bound, which counts once what is believed is too old.
 
 No node is believed about itself: what it measured or carried itself raises a lower bound within
 limits, and is replaced by what another node measures. Times are seconds on the controller's
@@ -172,7 +172,8 @@ class _Known:
     """What is believed of a node. is_claim: no other node has measured it. tested_mbps: the
     last rate that another one measured, 0 if none has. lower: the last result, if it was lower.
     higher: the first result that was higher than an exact value, and its server, until a faster
-    peer contradicts it."""
+    peer contradicts it. bound: what the last result shows that something explains, for when this
+    value is too old: no peer that is there may be fast enough to confirm it."""
 
     mbps: float
     at_s: float
@@ -185,6 +186,7 @@ class _Known:
     tested_mbps: float = 0.0
     lower: _Lower | None = None
     higher: "tuple[str, _Known] | None" = None
+    bound: "_Known | None" = None
 
     @property
     def is_suspect(self) -> bool:
@@ -304,6 +306,8 @@ class NodeBandwidths:
                 is_faster = test.mbps > known.mbps / AGREEING_SHARE
                 self._agree(node, peer, known, result, is_faster=is_faster)
         elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
+            if not result.is_claim:
+                known.bound = replace(result, lower_bound=True)
             is_peers_fault = of_peer is not None and not of_peer.is_suspect
             if is_peers_fault and known.lower is not None and known.lower.peer == peer:
                 known.lower = None
@@ -446,6 +450,8 @@ class NodeBandwidths:
 
     def _fresh(self, node: str, now_s: float) -> _Known | None:
         known = self._known.get(node)
+        if known is not None and now_s - known.at_s > self._ttl_s and known.bound is not None:
+            known = self._known[node] = known.bound
         return known if known is not None and now_s - known.at_s <= self._ttl_s else None
 
 

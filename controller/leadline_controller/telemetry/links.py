@@ -5,17 +5,27 @@ decision needs a table of them. Times are seconds on the controller's monotonic 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
 from itertools import chain, combinations, zip_longest
 from math import inf, isnan, log
-from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
 
 from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, NodeTable
-from leadline_controller.telemetry.coordinates import SOURCES, RttEstimates
+from leadline_controller.telemetry.coordinates import RttEstimates
+from leadline_controller.telemetry.jumps import Jumps
+from leadline_controller.telemetry.link_readings import (
+    STALE_SHARE,
+    LinkReading,
+    Pair,
+    PairReading,
+    add_estimates,
+    measured,
+    pair_of,
+)
+from leadline_controller.telemetry.pair_tests import PairTests
 from leadline_controller.telemetry.paths import (
     LEAST_RTT_MS,
     LOST_ROUNDS,
@@ -40,8 +50,6 @@ _UNSAID = (np.nan, np.nan)
 _EMPTY = np.array([(tuple(Path()), _UNSAID, (-np.inf, -np.inf), _UNSAID)], dtype=_ROW)
 # A round that differs is to be repeated within this time; of so many pairs at once.
 _CONFIRM_S, _MAX_UNCONFIRMED = 60.0, 1000
-# A measurement is stale in the last part of its time to live.
-_STALE_SHARE = 0.5
 _COVERAGE = 0.9  # the share of true round trips within the error
 _MAX_DEVIATIONS = 512
 _ERROR_SHARE = 0.8  # a median of rounds is nearer to the truth than a round to the median
@@ -51,97 +59,39 @@ _MEDIAN_SHARE = 0.55
 _UNKNOWN_DEVIATION = 0.3  # relative, until pairs have been measured twice
 _FEWEST_NODES = 5
 # A round that is so much longer than the median before shows a queue, if two peers see it.
-_JUMP, _LEAST_JUMP_MS, _JUMPS_WITHIN_S = 3.0, 10.0, 30.0
-UNREACHABLE = "unreachable"
-_Pair = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class LinkReading:
-    """The known values of one pair of nodes, and when each was measured.
-
-    rtt_method: "icmp", or "mqtt" for a bound made of both boards' round trips to the broker; "" for
-    an estimate. rtt_source: "measured"; "stale" in the second half of the time to live;
-    "triangulated" from near nodes, or "estimated" from the coordinates of both; "unreachable",
-    without a value, when no ping of several rounds came back. rtt_error_ms: the true round trip is
-    within this of rtt_ms in 90 % of the pairs.
-    loss: the share of packets lost. jitter_ms: the mean deviation of rounds. flapping: the path
-    changed several times, and rtt_ms is the higher one of its levels (paths.py).
-    bandwidth_mbps: of the last bandwidth test. lower_bound: that was too short, or a board was
-    hindered; the pair can do at least this. is_host_limited: a board was.
-    """
-
-    a: str
-    b: str
-    rtt_ms: float | None = None
-    rtt_at_s: float = 0.0
-    rtt_method: str = ""
-    rtt_source: str = ""
-    rtt_error_ms: float | None = None
-    loss: float | None = None
-    jitter_ms: float | None = None
-    flapping: bool = False
-    bandwidth_mbps: float | None = None
-    bandwidth_at_s: float = 0.0
-    lower_bound: bool = False
-    is_host_limited: bool = False
-
-
-class PairReading(NamedTuple):
-    """m pairs of the boards `names` whose round trip is known, or whose pings get no reply.
-
-    ends: indexes of both, shape (m, 2), each pair once. The columns from rtt_ms to is_stale have
-    shape (m,). rtt_ms: infinite without a reply. error_ms: as LinkReading says, NaN without a
-    reply. near_ms: the last round trip, NaN if there was none. loss: NaN if unknown. tested: the
-    pairs of names with a bandwidth test, the newest first -> Mbit/s. estimates: of the other pairs,
-    None before the first fit. bounds: so many of the last pairs have an upper bound instead, made
-    of both nodes' round trips to the broker.
-    """
-
-    names: tuple[str, ...]
-    ends: Ints
-    rtt_ms: Floats
-    error_ms: Floats
-    near_ms: Floats
-    loss: Floats
-    is_stale: Bools
-    tested: Mapping[tuple[str, str], float]
-    estimates: RttEstimates | None
-    bounds: int = 0
+_JUMP, _LEAST_JUMP_MS = 3.0, 10.0
 
 
 class LinkState:
     """All pairs of nodes with a measurement, and estimates of the other pairs' round trips.
 
     Of the last three rounds of a pair the median counts (paths.py). The rounds of nodes that
-    contradict their peers are only recorded. The last bandwidth test of a pair is only shown; what
-    it says about the nodes' links is in telemetry.bandwidth. Tests are rare, so they are few and in
-    a dict.
-    refused: how many rounds had no place because too many pairs are stored.
+    contradict their peers are only recorded.
+    refused: how many rounds had no place because too many pairs are stored. tests: the last
+    bandwidth test of each pair. jumps: which nodes' round trips just became far longer.
     """
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
-        self._rtt_ttl_s, self._bandwidth_ttl_s = rtt_ttl_s, bandwidth_ttl_s
+        self._rtt_ttl_s = rtt_ttl_s
         self.refused = 0
-        self._rows: dict[_Pair, int] = {}
+        self._rows: dict[Pair, int] = {}
         self._numbers: dict[str, int] = {}
         self._ends = np.zeros((64, 2), dtype=np.int64)  # the numbers of both nodes
         self._columns = _EMPTY.repeat(64)
         self._contradicting: frozenset[str] = frozenset()
-        self._unconfirmed: dict[_Pair, float] = {}  # since when
+        self._unconfirmed: dict[Pair, float] = {}  # since when
         # |log(newest round / median before)| of pairs that are measured again
         self._deviations: deque[float] = deque(maxlen=_MAX_DEVIATIONS)
         self._estimates: RttEstimates | None = None
-        self._bandwidths: dict[_Pair, tuple[float, float, bool, bool]] = {}
-        self._jumps: dict[str, tuple[str, float]] = {}  # the last peer, and when
-        self._jumped_s: dict[str, float] = {}
+        self.tests = PairTests(bandwidth_ttl_s)
+        self.jumps = Jumps()
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
         self._cached: tuple[object, LinkTable] | None = None
 
     def set_round(self, node: str, peer: str, round_: PingRound, at_s: float) -> None:
         """Store a round of pings by ICMP, unless a newer one is stored."""
-        pair = _pair(node, peer)
+        pair = pair_of(node, peer)
         row = self._row(pair)
         if row is None:
             self.refused += 1
@@ -168,7 +118,7 @@ class LinkState:
         if is_known and round_.rtt_ms is not None:
             self._deviations.append(abs(log(path.newest_ms / before_ms)))
             if path.newest_ms > max(_JUMP * before_ms, before_ms + _LEAST_JUMP_MS):
-                self._note_jump(pair, at_s)
+                self.jumps.note(pair, at_s)
         self._columns["path"][row] = path
         if not path.is_unconfirmed:
             self._unconfirmed.pop(pair, None)
@@ -176,7 +126,7 @@ class LinkState:
             self._unconfirmed.setdefault(pair, at_s)
         self._version += 1
 
-    def _row(self, pair: _Pair) -> int | None:
+    def _row(self, pair: Pair) -> int | None:
         """The pair's row, a new one if needed; None if there are too many."""
         row = self._rows.get(pair)
         if row is None and len(self._rows) < _MAX_LINKS:
@@ -187,22 +137,6 @@ class LinkState:
             self._ends[row] = [self._number(end) for end in pair]
         return row
 
-    def _note_jump(self, pair: _Pair, at_s: float) -> None:
-        for node, peer in (pair, pair[::-1]):
-            other, other_s = self._jumps.get(node, (peer, at_s))
-            self._jumps[node] = (peer, at_s)
-            if other != peer and at_s - other_s <= _JUMPS_WITHIN_S:
-                self._jumped_s[node] = at_s
-
-    def jumped_s(self, node: str) -> float:
-        """When the node's round trips to two peers last became far longer at about the same time,
-        -inf if never: its link may be full, or slower than it was."""
-        return self._jumped_s.get(node, -inf)
-
-    def jumped_after(self, since_s: float) -> set[str]:
-        """The nodes of which that was later than `since_s`."""
-        return {node for node, at_s in self._jumped_s.items() if at_s > since_s}
-
     def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
         """Store a board's round trip to the broker, ms: its leg, where it may not send ICMP."""
         if node not in self._legs and len(self._legs) >= _MAX_LEGS:
@@ -212,30 +146,6 @@ class LinkState:
         if node in self._legs or len(self._legs) < _MAX_LEGS:
             self._legs[node] = (rtt_ms, at_s)
             self._version += 1
-
-    def set_bandwidth(
-        self,
-        node: str,
-        peer: str,
-        mbps: float,
-        at_s: float,
-        *,
-        lower_bound: bool,
-        is_host_limited: bool = False,
-    ) -> None:
-        """Store the result of a bandwidth test, Mbit/s, unless a newer one is stored."""
-        pair = _pair(node, peer)
-        known = self._bandwidths.get(pair)
-        if known is None and len(self._bandwidths) >= _MAX_LINKS:
-            return
-        if known is None or at_s >= known[1]:
-            self._bandwidths[pair] = (mbps, at_s, lower_bound, is_host_limited)
-
-    def is_host_limited(self, a: str, b: str, now_s: float) -> bool:
-        """Whether a board was held back in the last bandwidth test of this pair; false if its
-        result is unknown by now."""
-        test = self._bandwidths.get(_pair(a, b))
-        return test is not None and now_s - test[1] <= self._bandwidth_ttl_s and test[3]
 
     def fresh(
         self,
@@ -269,10 +179,8 @@ class LinkState:
         ]
         tests = [
             (pair, test)
-            for pair, test in self._bandwidths.items()
-            if (node is None or node in pair)
-            and (pairs is None or pair in pairs)
-            and now_s - test[1] <= self._bandwidth_ttl_s
+            for pair, test in self.tests.fresh(now_s)
+            if (node is None or node in pair) and (pairs is None or pair in pairs)
         ]
         noise, estimates = self._noise(), self._estimates
 
@@ -280,46 +188,28 @@ class LinkState:
             found = {}
             columns = (each.tolist() for each in (ends, paths, values_ms, is_flapping))
             for (one, other), fields, rtt_ms, flaps in zip(*columns, strict=True):
-                reading = self._reading(
-                    LinkReading(names[one], names[other], flapping=flaps),
-                    *(Path._make(fields), rtt_ms, noise, now_s),
-                )
-                found[reading.a, reading.b] = reading
+                path = Path._make(fields)
+                age = (now_s - path.at_s) / self._rtt_ttl_s
+                bare = LinkReading(names[one], names[other], flapping=flaps)
+                found[bare.a, bare.b] = measured(bare, path, rtt_ms, noise, age)
             for a, b, rtt_ms, at_s in bounds:
                 found[a, b] = LinkReading(a, b, rtt_ms, at_s, "mqtt", "measured", rtt_ms)
-            for pair, (mbps, at_s, lower_bound, is_host_limited) in tests:
+            for pair, test in tests:
                 found[pair] = replace(
                     found.get(pair, LinkReading(*pair)),
-                    bandwidth_mbps=mbps,
-                    bandwidth_at_s=at_s,
-                    lower_bound=lower_bound,
-                    is_host_limited=is_host_limited,
+                    bandwidth_mbps=test.mbps,
+                    bandwidth_at_s=test.at_s,
+                    lower_bound=test.lower_bound,
+                    is_host_limited=test.is_host_limited,
                 )
             if estimates is not None:
                 for each in estimated_from:
-                    _add_estimates(estimates, each, found)
+                    add_estimates(estimates, each, found)
                 for a, b in sorted(pairs or ()):
-                    _add_estimates(estimates, a, found, b)
+                    add_estimates(estimates, a, found, b)
             return list(found.values())
 
         return readings
-
-    def _reading(
-        self, bare: LinkReading, path: Path, rtt_ms: float, noise: float, now_s: float
-    ) -> LinkReading:
-        if path.lost_rounds == LOST_ROUNDS:
-            return replace(bare, rtt_source=UNREACHABLE, loss=1.0)
-        age = (now_s - path.at_s) / self._rtt_ttl_s
-        return replace(
-            bare,
-            rtt_ms=rtt_ms,
-            rtt_at_s=path.at_s,
-            rtt_method="icmp",
-            rtt_source="stale" if age > _STALE_SHARE else "measured",
-            rtt_error_ms=max(rtt_ms * noise * (1 + max(age, 0.0)), rtt_ms - path.rtt_ms),
-            loss=1 - path.received / path.sent if path.sent else None,
-            jitter_ms=None if isnan(path.jitter_ms) else path.jitter_ms,
-        )
 
     def _noise(self) -> float:
         """The relative deviation of 90 % of the rounds from the median of their pair."""
@@ -352,11 +242,7 @@ class LinkState:
         noise_ms = rtt_ms * self._noise() * (1 + np.maximum(age, 0.0))
         with np.errstate(invalid="ignore"):  # no packet was sent
             loss = np.where(is_lost, 1.0, 1 - paths["received"] / paths["sent"])
-        tests = [
-            (-test[1], pair, test[0])
-            for pair, test in self._bandwidths.items()
-            if now_s - test[1] <= self._bandwidth_ttl_s
-        ]
+        tests = sorted((-test.at_s, pair, test.mbps) for pair, test in self.tests.fresh(now_s))
         pairs = PairReading(
             names=tuple(self._numbers),
             ends=self._ends[rows],
@@ -364,30 +250,13 @@ class LinkState:
             error_ms=np.maximum(noise_ms, rtt_ms - paths["rtt_ms"]),
             near_ms=paths["rtt_ms"],
             loss=loss,
-            is_stale=(age > _STALE_SHARE) & ~is_lost,
-            tested={pair: mbps for _, pair, mbps in sorted(tests)},
+            is_stale=(age > STALE_SHARE) & ~is_lost,
+            tested={pair: mbps for _, pair, mbps in tests},
             estimates=self._estimates,
         )
-        return self._with_bounds(pairs, now_s) if by_broker else pairs
-
-    def _with_bounds(self, pairs: PairReading, now_s: float) -> PairReading:
-        """These pairs and those that the broker's legs bound."""
-        bounds = self._broker_bounds(now_s)
-        if not bounds:
-            return pairs
-        numbers = dict(self._numbers)
-        ends = [[numbers.setdefault(n, len(numbers)) for n in each[:2]] for each in bounds]
-        most_ms, unknown = [each[2] for each in bounds], [np.nan] * len(bounds)
-        return pairs._replace(
-            names=tuple(numbers),
-            ends=np.concatenate((pairs.ends, ends)),
-            rtt_ms=np.concatenate((pairs.rtt_ms, most_ms)),
-            error_ms=np.concatenate((pairs.error_ms, most_ms)),
-            near_ms=np.concatenate((pairs.near_ms, unknown)),
-            loss=np.concatenate((pairs.loss, unknown)),
-            is_stale=np.concatenate((pairs.is_stale, np.zeros(len(bounds), dtype=np.bool_))),
-            bounds=len(bounds),
-        )
+        if by_broker and (bounds := self._broker_bounds(now_s)):
+            return pairs.with_bounds([(a, b, most_ms) for a, b, most_ms, _ in bounds])
+        return pairs
 
     # Estimates: the fit takes longer than the lock may be held.
 
@@ -427,7 +296,7 @@ class LinkState:
         ends = self._ends[: len(self._rows)]
         paths = self._columns["path"][: len(self._rows)]
         measured_at_s = np.maximum(paths["at_s"], paths["lost_at_s"])
-        fresh = now_s - measured_at_s <= self._rtt_ttl_s * _STALE_SHARE
+        fresh = now_s - measured_at_s <= self._rtt_ttl_s * STALE_SHARE
         is_asked = np.zeros(len(self._numbers), dtype=np.bool_)
         is_asked[list(numbers)] = True
         known: dict[str, list[int]] = {node: [] for node in numbers.values()}
@@ -514,7 +383,7 @@ class LinkState:
     def rtt_ms_of(self, a: str, b: str, now_s: float) -> float | None:
         """The round trip of a pair, measured, else by its coordinates; None if unknown, and
         infinite if the last rounds got no reply."""
-        row = self._rows.get(_pair(a, b))
+        row = self._rows.get(pair_of(a, b))
         if row is not None:
             path = Path._make(self._columns["path"][row].item())
             if path.lost_rounds == LOST_ROUNDS and now_s - path.lost_at_s <= self._rtt_ttl_s:
@@ -580,13 +449,8 @@ class LinkState:
     def drop_old(self, now_s: float) -> None:
         """Remove what is too old; of the rows of round trips only once they are half of all, or
         a twentieth of the places when these are nearly all taken: it takes 0.1 s."""
-        for pair, (_, at_s, *_) in list(self._bandwidths.items()):
-            if now_s - at_s > self._bandwidth_ttl_s:
-                del self._bandwidths[pair]
-        for node, (_, at_s) in list(self._jumps.items()):
-            if now_s - at_s > self._rtt_ttl_s:
-                del self._jumps[node]
-                self._jumped_s.pop(node, None)
+        self.tests.drop_old(now_s)
+        self.jumps.drop_old(now_s - self._rtt_ttl_s)
         kept = np.flatnonzero(self._has_rtt(now_s) | self._is_unreachable(now_s))
         dead, is_nearly_full = len(self._rows) - len(kept), len(self._rows) > 0.9 * _MAX_LINKS
         if dead <= (_MAX_LINKS // 20 if is_nearly_full else max(len(kept), _FEW_LINKS)):
@@ -617,10 +481,6 @@ class LinkState:
         return self._numbers.setdefault(node, len(self._numbers))
 
 
-def _pair(node: str, peer: str) -> _Pair:
-    return (node, peer) if node < peer else (peer, node)
-
-
 class _EstimatesOf:
     """Estimates of the round trips between the nodes of a table."""
 
@@ -645,34 +505,3 @@ class _EstimatesOf:
         rtt_ms[self._is_new] = np.nan
         rtt_ms[:, self._is_new[nodes]] = np.nan
         return rtt_ms
-
-
-def _add_estimates(
-    estimates: RttEstimates,
-    node: str,
-    readings: dict[_Pair, LinkReading],
-    only: str | None = None,
-) -> None:
-    """Add the estimated round trips of a node that were not measured, to `only` if it is given."""
-    if node not in estimates.index or (only is not None and only not in estimates.index):
-        return
-    if only is not None and (known := readings.get(_pair(node, only))) and known.rtt_source:
-        return
-    rtt_ms, triangulated = estimates.rtt_ms_from(estimates.index[node])
-    errors = {source: estimates.trials.error(source) for source in SOURCES}
-    peers = slice(None) if only is None else slice(at := estimates.index[only], at + 1)
-    columns = zip(
-        estimates.names[peers], rtt_ms[peers].tolist(), triangulated[peers].tolist(), strict=True
-    )
-    for peer, value, near in columns:
-        pair = _pair(node, peer)
-        reading = readings.get(pair)
-        if peer == node or isnan(value) or (reading and reading.rtt_source):
-            continue
-        source = SOURCES[0] if near else SOURCES[1]
-        readings[pair] = replace(
-            reading or LinkReading(*pair),
-            rtt_ms=value,
-            rtt_source=source,
-            rtt_error_ms=value * errors[source],
-        )

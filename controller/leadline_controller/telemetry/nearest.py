@@ -17,14 +17,15 @@ def nearest(
     ends: Ints,
     near_ms: Floats,
     most: int,
-    anchors: Collection[str],
-    shown: Set[tuple[str, str]],
+    anchors: Collection[str] = (),
+    shown: Set[tuple[str, str]] = frozenset(),
 ) -> tuple[Ints, Ints, Ints]:
     """To each board's `most` nearest peers, and to the anchors. Returns boards, peers and pairs as
     indexes of names and ends, three columns in the order of the boards.
 
     ends: m pairs as indexes of names, shape (m, 2). near_ms: how far apart they are, NaN if
-    unknown, shape (m,). shown: what the last call returned, by name.
+    unknown, shape (m,). shown: boards and peers by name, such as those of the
+    last call, that stay while others are hardly nearer.
     """
     numbers = {name: number for number, name in enumerate(names)}
     codes = [(numbers[a] << _SHIFT) + numbers[b] for a, b in shown if a in numbers and b in numbers]

@@ -1,4 +1,6 @@
-"""The controller's MQTT session: subscribes to telemetry and publishes leases.
+"""The controller's MQTT session: subscribes to telemetry, publishes leases, and carries what a
+companion publishes and reads. One session for all, because a broker may allow only one connection
+for each certificate.
 
 paho's network thread also ingests the messages, so that a flood of reports never delays the event
 loop, which decides.
@@ -13,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from leadline_wire import topics
 from leadline_wire.codec import MAX_BYTES, encode
@@ -45,6 +47,7 @@ _PING_TOPIC = "leadline/ping"
 SILENT_S = 15.0
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
+_TELEMETRY = f"{topics.ROOT}/"
 _KINDS = (*_RETAINED, topics.Kind.REPORT, topics.Kind.RTT, topics.Kind.BANDWIDTH)
 
 
@@ -100,18 +103,42 @@ class BrokerReading:
         return self.connected and self.heard_s is not None and now_s - self.heard_s < SILENT_S
 
 
+class Companion(Protocol):
+    """Uses the session for topics that are not the telemetry's. The network thread calls it.
+
+    filters: what it subscribes to. will: the topic and the payload that the broker retains when
+    this session ends without a DISCONNECT; None without one.
+    """
+
+    filters: Sequence[str]
+    will: tuple[str, bytes] | None
+
+    def connected(self) -> None:
+        """A session began; the retained messages come again."""
+        ...
+
+    def received(self, topic: str, payload: bytes, *, retained: bool) -> None:
+        """A message that another client published. It must not raise."""
+        ...
+
+
 class BrokerSession:
-    """Connects, reconnects, and passes messages to the ingestor. Call `check` twice a second."""
+    """Connects, reconnects, and passes messages to the ingestor, or to the companion. Call `check`
+    twice a second."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         ingestor: TelemetryIngestor,
         now_s: Callable[[], float] = time.monotonic,
+        companion: Companion | None = None,
     ) -> None:
         self._settings = settings
         self._broker = f"{settings.host}:{settings.port}"
         self._ingestor = ingestor
+        self._companion = companion
+        self._companions_number: int | None = None  # of its SUBSCRIBE
+        self._is_denied_logged = False
         self._now_s = now_s
         self._stopping = False
         self._is_down_logged = False
@@ -129,6 +156,10 @@ class BrokerSession:
         client.on_disconnect = self._disconnected
         client.on_subscribe = self._subscribed
         client.on_unsubscribe = self._unsubscribed
+        if companion is not None:
+            client.on_publish = self._published
+            if companion.will is not None:
+                client.will_set(*companion.will, retain=True)
         if settings.tls is not None:
             client.tls_set_context(settings.tls.context())
         self._client = client
@@ -203,6 +234,18 @@ class BrokerSession:
         topic = topics.topic(self._settings.cluster, lease.node, topics.Kind.LEASE)
         self._client.publish(topic, encode(lease), how.qos, how.retain, self._lease_properties)
 
+    def keep(self, topic: str, payload: bytes, expiry_s: int | None = None, qos: int = 0) -> None:
+        """Publish a message that the broker retains, for `expiry_s` if that is set; an empty one
+        removes what it retains. Without a connection it is dropped. With QoS 1 the log tells when
+        the broker refuses it."""
+        if not self._client.is_connected():
+            return
+        properties = None
+        if expiry_s is not None:
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
+            properties.MessageExpiryInterval = expiry_s
+        self._client.publish(topic, payload, qos, retain=True, properties=properties)
+
     def request_retained(self, nodes: Sequence[str]) -> None:
         """Request the retained messages of these nodes (birth, status) from the broker again."""
         if not self._client.is_connected():
@@ -228,13 +271,19 @@ class BrokerSession:
             self._is_refused = True
             self._log_down(str(reason))
             return
-        self._is_down_logged, self._has_session = False, True
+        self._is_down_logged, self._is_denied_logged, self._has_session = False, False, True
         self._since_s, self._rtt_ms, self._ping = self._now_s(), None, (None, -math.inf)
         log.info("connected to the broker at %s", self._broker)
         options = SubscribeOptions(qos=_QOS)
         client.subscribe(
             [(topics.subscription(self._settings.cluster, kind), options) for kind in _KINDS]
         )
+        if self._companion is not None:
+            self._companion.connected()
+            others = SubscribeOptions(qos=_QOS, noLocal=True)
+            _, self._companions_number = client.subscribe(
+                [(each, others) for each in self._companion.filters]
+            )
 
     def _disconnected(
         self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, *___: Any
@@ -255,9 +304,21 @@ class BrokerSession:
         if number == asked:
             self._rtt_ms = 1000 * (self._now_s() - at_s)
 
+    def _published(self, _: Client, __: Any, ___: int, reason: ReasonCode, *____: Any) -> None:
+        if reason.is_failure and not self._is_denied_logged:
+            self._is_denied_logged = True
+            line = "the broker at %s takes no states of boards (%s); allow them in its ACL"
+            log.warning(line, self._broker, reason)
+
     def _subscribed(
-        self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], *____: Any
+        self, _: Client, __: Any, number: int, reasons: list[ReasonCode], *____: Any
     ) -> None:
+        if self._companion is not None and number == self._companions_number:
+            for each, reason in zip(self._companion.filters, reasons, strict=False):
+                if reason.is_failure:
+                    line = "the broker at %s does not let us read %s; allow it in its ACL"
+                    log.warning(line, self._broker, each)
+            return
         refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
         if len(reasons) == len(_KINDS):  # else it answers request_retained
             self._refused = tuple(map(str, refused))
@@ -270,6 +331,9 @@ class BrokerSession:
     def _message(
         self, topic: str, payload: bytes, properties: PublishProperties, retained: bool
     ) -> None:
+        if self._companion is not None and not topic.startswith(_TELEMETRY):
+            self._companion.received(topic, payload, retained=retained)
+            return
         left_s = properties.expiry_left_s
         if left_s is None:
             held_s = math.inf if retained else 0.0  # at the broker

@@ -16,12 +16,15 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.view import LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.bandwidth import PULLS, BandwidthTest, NodeBandwidths, NodeLink
-from leadline_controller.telemetry.collectors import BoardReading, columns
+from leadline_controller.telemetry.board_columns import LINK, USED, BoardColumns
+from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
-from leadline_controller.telemetry.links import LinkReading, LinkState, PairReading
+from leadline_controller.telemetry.link_readings import LinkReading, PairReading
+from leadline_controller.telemetry.links import LinkState
+from leadline_controller.telemetry.pair_tests import PairTest
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
@@ -37,8 +40,6 @@ _TOO_MANY_PAIRS = "too_many_pairs"
 _LEFT_OUT_S = 300.0  # after its last contradiction
 BROKER = "@broker"
 ROUND_TRIPS, BANDWIDTHS = "round trips", "bandwidths"
-_LINK, _USED = "link_mbps", "used_mbps"
-_BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +116,11 @@ class TelemetryState:
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
         self._bandwidths = NodeBandwidths(ttl.bandwidth_s, is_passive=is_passive)
-        names = dict.fromkeys((*METRICS, *columns()))
-        self._columns = {name: at for at, name in enumerate(names)}
-        self._values = np.full((64, len(names)), np.nan)
-        self._at_s = np.full((64, len(names)), -np.inf)
-        self._is_bound = np.zeros(64, dtype=np.bool_)  # whether the bandwidth is a lower bound
-        self._is_host_limited = np.zeros(64, dtype=np.bool_)
+        self._columns = BoardColumns(ttl.report_s, ttl.bandwidth_s)
         self._changes = 0
         self._cached: tuple[object, NodeMetrics] | None = None
-        self._ttl_s = np.full(len(names), ttl.report_s)
-        self._ttl_s[_BANDWIDTH] = ttl.bandwidth_s
         self._slots: tuple[object, NDArray[np.int64]] = (None, np.zeros(0, int))
         self._population = 0  # grows whenever a record is added or removed
-        self._free_slots: list[int] = []
         self._members: frozenset[str] | None = None
         self._non_members = 0  # records of names that are not members
         self._now_s = self._cleaned_s = self._dropped_s = -np.inf
@@ -174,9 +167,7 @@ class TelemetryState:
         ]
         for name in gone:
             self._bandwidths.drop(name)
-            slot = self._records.pop(name).slot
-            self._values[slot], self._at_s[slot] = np.nan, -np.inf
-            self._free_slots.append(slot)
+            self._columns.release(self._records.pop(name).slot)
         self._non_members = len(non_members) - len(gone)
         if gone:
             self._population += 1
@@ -229,14 +220,10 @@ class TelemetryState:
             if record is None:
                 return False
             self._changes += 1
-            # Values that the report leaves out keep their older value and its age.
-            row, row_at_s = self._values[record.slot], self._at_s[record.slot]
-            for name, value in reading.values.items():
-                column = self._columns[name]
-                row[column], row_at_s[column] = value, stamp.measured_s
+            self._columns.report(record.slot, reading.values, stamp.measured_s)
             record.board, record.board_at_s = reading, stamp.measured_s
             record.clock_ahead_s = clock_ahead_s
-            used_mbps, link_mbps = (reading.values.get(name) for name in (_USED, _LINK))
+            used_mbps, link_mbps = (reading.values.get(name) for name in (USED, LINK))
             if self._bandwidths.carry(node, used_mbps, link_mbps, stamp.measured_s):
                 self._refresh_bandwidth(node, stamp.measured_s)
             return True
@@ -246,7 +233,7 @@ class TelemetryState:
         much."""
         with self._lock:
             if node in self._records:
-                link_mbps = self._value(node, _LINK, at_s)
+                link_mbps = self._value(node, LINK, at_s)
                 if self._bandwidths.carry(node, mbps, link_mbps, at_s, PULLS):
                     self._refresh_bandwidth(node, at_s)
 
@@ -288,14 +275,11 @@ class TelemetryState:
             rtt_ms = self._links.rtt_ms_of(client, server, test.at_s)
             test = replace(test, rtt_ms=None if rtt_ms == inf else rtt_ms)
             ends = (client, server)
-            link_mbps = {node: self._value(node, _LINK, test.at_s) for node in ends}
-            used_mbps = {node: self._value(node, _USED, test.at_s) or 0.0 for node in ends}
+            link_mbps = {node: self._value(node, LINK, test.at_s) for node in ends}
+            used_mbps = {node: self._value(node, USED, test.at_s) or 0.0 for node in ends}
             changed = self._bandwidths.add(test, link_mbps, used_mbps)
-            self._links.set_bandwidth(
-                *(client, server, test.value_mbps, test.at_s),
-                lower_bound=not test.is_exact,
-                is_host_limited=test.is_hindered,
-            )
+            result = PairTest(test.value_mbps, test.at_s, not test.is_exact, test.is_hindered)
+            self._links.tests.add(client, server, result)
             for node in changed & self._records.keys():
                 self._refresh_bandwidth(node, test.at_s)
 
@@ -346,8 +330,8 @@ class TelemetryState:
                 readings=[r.board if f else None for r, f in zip(records, fresh, strict=True)],
                 report_age_s=now_s - at_s,
                 lost=[record.sequence.lost for record in records],
-                is_bound=self._is_bound[slots],
-                columns=dict(zip(self._columns, values.T, strict=True)),
+                is_bound=self._columns.is_bound[slots],
+                columns=dict(zip(self._columns.names, values.T, strict=True)),
             )
 
     def message_counts(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -367,10 +351,10 @@ class TelemetryState:
             if record is None:
                 return {}
             values = self._fresh_values(np.array([record.slot]), (node,), now_s)[0]
-            ages_s = now_s - self._at_s[record.slot]
+            ages_s = now_s - self._columns.at_s[record.slot]
         return {
             name: (float(value), float(age_s))
-            for name, value, age_s in zip(self._columns, values, ages_s, strict=True)
+            for name, value, age_s in zip(self._columns.names, values, ages_s, strict=True)
             if not np.isnan(value)
         }
 
@@ -400,12 +384,12 @@ class TelemetryState:
             return [
                 NodeLink(
                     name=name,
-                    link_mbps=self._value(name, _LINK, now_s),
+                    link_mbps=self._value(name, LINK, now_s),
                     bandwidth=self._bandwidths.of(name, now_s),
                     last_peers=self._bandwidths.last_peers(name),
-                    used_mbps=self._value(name, _USED, now_s) or 0.0,
+                    used_mbps=self._value(name, USED, now_s) or 0.0,
                     contradicted_s=max(
-                        self._bandwidths.contradicted_s(name), self._links.jumped_s(name)
+                        self._bandwidths.contradicted_s(name), self._links.jumps.last_s(name)
                     ),
                 )
                 for name in names
@@ -415,7 +399,7 @@ class TelemetryState:
         """The nodes whose traffic or round trips contradicted what is believed after `since_s`."""
         with self._lock:
             bandwidths, links = self._bandwidths, self._links
-            return bandwidths.contradicted_after(since_s) | links.jumped_after(since_s)
+            return bandwidths.contradicted_after(since_s) | links.jumps.after(since_s)
 
     def rtt_ms(self, a: str, b: str, now_s: float) -> float | None:
         """The round trip of a pair, measured or by its coordinates, ms; None if unknown, and
@@ -427,13 +411,11 @@ class TelemetryState:
         """Whether the bandwidth of a pair is from a test in which a board was held back. That of a
         node is in `metrics`."""
         with self._lock:
-            return self._links.is_host_limited(a, b, now_s)
+            return self._links.tests.is_host_limited(a, b, now_s)
 
     def _value(self, node: str, column: str, now_s: float) -> float | None:
-        record, at = self._records.get(node), self._columns[column]
-        if record is None or now_s - self._at_s[record.slot, at] > self._ttl_s[at]:
-            return None
-        return float(self._values[record.slot, at])
+        record = self._records.get(node)
+        return None if record is None else self._columns.value(record.slot, column, now_s)
 
     def estimate_rtts(self, now_s: float) -> None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
@@ -502,7 +484,9 @@ class TelemetryState:
         with self._lock:
             key = (ref(table), self._changes, int(now_s))  # keeps no nodes in memory
             if self._cached is None or self._cached[0] != key:
-                self._cached = (key, self._metrics(table, now_s))
+                slots = self._slots_of(table)
+                values = self._fresh_values(slots, table.names, now_s)
+                self._cached = (key, self._columns.node_metrics(slots, values))
             return self._cached[1]
 
     def table(
@@ -514,9 +498,9 @@ class TelemetryState:
             slots = np.array([each.slot for each in self._records.values()], dtype=np.int64)
             return (
                 tuple(self._records),
-                tuple(self._columns),
-                self._values[slots],
-                self._at_s[slots],
+                self._columns.names,
+                self._columns.values[slots],
+                self._columns.at_s[slots],
             )
 
     def rtts_since(
@@ -530,33 +514,13 @@ class TelemetryState:
     def confidence(self, metric: str, age_s: float) -> float:
         """How much a value of this age is still worth: 1 when it is measured, 0 when it becomes
         unknown."""
-        ttl_s = float(self._ttl_s[self._columns[metric]])
+        ttl_s = self._columns.ttl_s(metric)
         return min(1.0, max(0.0, 1.0 - age_s / ttl_s)) if ttl_s else 0.0
 
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
         """The measured round trips between the nodes of `table`."""
         with self._lock:
             return self._links.table(table, now_s)
-
-    def _metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
-        slots = self._slots_of(table)
-        values = self._fresh_values(slots, table.names, now_s)
-        at_s = self._at_s[slots][:, : len(METRICS)]
-        values.flags.writeable = at_s.flags.writeable = False  # views share them
-        metrics = {name: values[:, at] for at, name in enumerate(METRICS)}
-        most_mbps = values[:, _BANDWIDTH].copy()
-        bounds = self._is_bound[slots] & ~np.isnan(most_mbps)
-        link_mbps = np.nan_to_num(values[bounds, self._columns[_LINK]], nan=np.inf)
-        most_mbps[bounds] = np.maximum(most_mbps[bounds], link_mbps)
-        most_mbps.flags.writeable = False
-        host_limited = self._is_host_limited[slots] & ~np.isnan(most_mbps)
-        host_limited.flags.writeable = False
-        return NodeMetrics(
-            **metrics,
-            measured_at_s=at_s,
-            bandwidth_most_mbps=most_mbps,
-            bandwidth_host_limited=host_limited,
-        )
 
     def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
         record = self._record(node)
@@ -588,46 +552,24 @@ class TelemetryState:
                 if self._non_members >= most:
                     return None
                 self._non_members += 1
-            record = self._records[node] = _Record(self._take_slot(), Agent(node))
+            record = self._records[node] = _Record(self._columns.take(), Agent(node))
             self._population += 1
         record.last_seen_s = self._now_s
         return record
 
-    def _take_slot(self) -> int:
-        if self._free_slots:
-            return self._free_slots.pop()
-        slot = len(self._records)  # without free slots, all slots below are in use
-        if slot == len(self._at_s):
-            self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
-            self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
-            self._is_bound = np.concatenate((self._is_bound, np.zeros_like(self._is_bound)))
-            limited = self._is_host_limited
-            self._is_host_limited = np.concatenate((limited, np.zeros_like(limited)))
-        return slot
-
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
-        slot = self._records[node].slot
         known = self._bandwidths.of(node, now_s)
-        before = (self._values[slot, _BANDWIDTH], self._is_bound[slot])
-        value, at_s = (known.mbps, known.at_s) if known else (np.nan, -np.inf)
-        self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
-        self._is_bound[slot] = known is not None and known.lower_bound
-        self._is_host_limited[slot] = known is not None and known.is_host_limited
+        self.bandwidth_changes += self._columns.set_bandwidth(self._records[node].slot, known)
         self._changes += 1
-        self.bandwidth_changes += known is not None and (known.mbps, known.lower_bound) != before
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float
     ) -> NDArray[np.float64]:
-        """Rows of values, NaN where unknown, too old, or the slot is -1."""
-        old = now_s - self._at_s[slots] > self._ttl_s
-        has_bandwidth = (slots >= 0) & ~np.isnan(self._values[slots, _BANDWIDTH])
-        for at in np.flatnonzero(old[:, _BANDWIDTH] & has_bandwidth):
-            self._refresh_bandwidth(names[int(at)], now_s)  # another link may have a fresh value
-            old[at, _BANDWIDTH] = False
-        values = self._values[slots]
-        values[old | (slots < 0)[:, np.newaxis]] = np.nan
-        return values
+        """Rows of values, NaN where unknown, too old, or the slot is -1. Where a bandwidth is too
+        old, another link may have a fresh one."""
+        return self._columns.fresh(
+            slots, now_s, lambda at: self._refresh_bandwidth(names[at], now_s)
+        )
 
     def _slots_of(self, table: NodeTable) -> NDArray[np.int64]:
         key = (ref(table), self._population)

@@ -410,17 +410,21 @@ class NodeRejection(_message.Message):
     def __init__(self, node: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("only",)
+    __slots__ = ("only", "sync")
     ONLY_FIELD_NUMBER: _ClassVar[int]
+    SYNC_FIELD_NUMBER: _ClassVar[int]
     only: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, only: _Optional[_Iterable[str]] = ...) -> None: ...
+    sync: bool
+    def __init__(self, only: _Optional[_Iterable[str]] = ..., sync: _Optional[bool] = ...) -> None: ...
 
 class WatchEvent(_message.Message):
-    __slots__ = ("node", "placement", "node_gone")
+    __slots__ = ("node", "placement", "node_gone", "synced")
     NODE_FIELD_NUMBER: _ClassVar[int]
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     NODE_GONE_FIELD_NUMBER: _ClassVar[int]
+    SYNCED_FIELD_NUMBER: _ClassVar[int]
     node: NodeStatus
     placement: Placement
     node_gone: str
-    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., placement: _Optional[_Union[Placement, _Mapping]] = ..., node_gone: _Optional[str] = ...) -> None: ...
+    synced: bool
+    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., placement: _Optional[_Union[Placement, _Mapping]] = ..., node_gone: _Optional[str] = ..., synced: _Optional[bool] = ...) -> None: ...

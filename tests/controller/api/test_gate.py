@@ -31,6 +31,7 @@ from leadline_controller.api.listeners import (
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
+from leadline_controller.wiring import servers
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -236,7 +237,7 @@ async def test_pods_are_bound_while_the_api_is_attacked() -> None:
     cluster = MemoryCluster([node("n1")])
     controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
     async with (
-        controller.serving_api("dacs") as address,
+        servers.grpc(controller, "dacs") as address,
         running(controller.scheduler(how).run()),
         during(attack.silent(host_and_port(address), 150)),
         during(attack.unread(host_and_port(address), 48)),

@@ -355,6 +355,25 @@ async def test_watch_sends_the_state_and_then_the_changes(
     stream.cancel()
 
 
+async def test_a_watch_tells_when_it_has_sent_the_nodes_of_a_listed_cluster(
+    harness: ControllerHarness, stub: Stub
+) -> None:
+    """Before that, a controller that has just started would show none."""
+    harness.cluster.listed = False
+    stream = stub.Watch(pb.WatchRequest(only=["nodes"], sync=True))
+    first = [await next_event(stream) for _ in range(4)]
+    assert [each.node.name for each in first] == ["guest", "n1", "n2", "n3"]
+    harness.cluster.apply(NodeDeleted("n3"))
+    assert (await next_event(stream)).node_gone == "n3"
+    harness.cluster.listed = True
+    event = await next_event(stream)
+    assert list(event.node.notes) == ["not in the cluster"], "the guest"
+    assert (await next_event(stream)).synced
+    harness.report("n1", cpu_percent=99.0)
+    assert (await next_event(stream)).node.name == "n1", "it is sent once"
+    stream.cancel()
+
+
 async def test_watches_are_bounded_and_ended_ones_free_their_place(
     address: str, stub: Stub
 ) -> None:

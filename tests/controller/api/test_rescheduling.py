@@ -21,7 +21,7 @@ from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.scheduling.scheduler import SchedulingProfile
-from leadline_controller.wiring import Controller, running
+from leadline_controller.wiring import Controller, running, servers
 
 from tests.kube.moving import Liking
 from tests.support.memory_cluster import MemoryCluster
@@ -67,7 +67,7 @@ async def asked(address: str = "127.0.0.1:0", **settings: Any) -> AsyncIterator[
     async with (
         controller.rescheduling(how),
         running(controller.scheduler(how).run()),
-        controller.serving_api("liking") as at,
+        servers.grpc(controller, "liking") as at,
     ):
         yield Asked(controller, cluster, at)
 

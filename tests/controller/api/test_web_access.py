@@ -183,15 +183,73 @@ async def test_without_the_right_login_nothing_is_shown(
         assert await statuses(address, right) == {200, 404}
 
 
-async def test_logins_cannot_be_tried_for_ever(harness: ControllerHarness, login: Login) -> None:
-    limits = WebLimits(login=LoginLimits(failures=3))
+async def status(session: aiohttp.ClientSession, url: str, password: str) -> int:
+    async with session.get(url, headers={"Authorization": basic(password)}) as answer:
+        return answer.status
+
+
+@pytest.mark.parametrize("limits", [{"failures": 3}, {"all_failures": 3}])
+async def test_after_wrong_logins_the_next_ones_wait_and_only_a_few_may(
+    harness: ControllerHarness, login: Login, limits: dict[str, int]
+) -> None:
+    for_ever = WebLimits(login=LoginLimits(**limits, slow_s=3600, waiting=2))
+    settings = WebSettings("127.0.0.1:0", login=login)
+    async with (
+        answering(harness, settings, for_ever) as address,
+        aiohttp.ClientSession() as session,
+    ):
+        url = f"{address}/api/overview"
+        assert [await status(session, url, f"guess {at}") for at in range(3)] == [401] * 3
+        # The right ones do not show that they are right.
+        tries = [asyncio.create_task(status(session, url, PASSWORD)) for _ in range(5)]
+        for refused in asyncio.as_completed(tries[:]):
+            assert await refused == 429
+            if sum(each.done() for each in tries) == 3:
+                break
+        await asyncio.wait(tries, timeout=0.2)
+        assert sum(each.done() for each in tries) == 3, "two wait"
+        for each in tries:
+            each.cancel()
+        await asyncio.gather(*tries, return_exceptions=True)
+
+
+async def test_a_right_login_gets_through_behind_the_same_address(
+    harness: ControllerHarness, login: Login
+) -> None:
+    limits = WebLimits(login=LoginLimits(failures=3, slow_s=0.05))
     settings = WebSettings("127.0.0.1:0", login=login)
     async with answering(harness, settings, limits) as address:
         url = f"{address}/api/overview"
-        found = [(await get(url, Authorization=basic(f"guess {at}")))[0] for at in range(5)]
-        assert found == [401, 401, 401, 429, 429]
-        # Nor does the right one show that it is right meanwhile.
-        assert (await get(url, Authorization=basic(PASSWORD)))[0] == 429
+        found = [(await get(url, Authorization=basic(f"guess {at}")))[0] for at in range(6)]
+        assert found == [401] * 6
+        assert (await get(url, Authorization=basic(PASSWORD)))[0] == 200
+
+
+async def test_a_browser_that_has_logged_in_does_not_wait_for_others(
+    harness: ControllerHarness, login: Login
+) -> None:
+    limits = WebLimits(login=LoginLimits(failures=3, all_failures=3, slow_s=3600, waiting=16))
+    settings = WebSettings("127.0.0.1:0", login=login)
+    jar = aiohttp.CookieJar(unsafe=True)  # that is, of an address, too
+    async with (
+        answering(harness, settings, limits) as address,
+        aiohttp.ClientSession(cookie_jar=jar) as known,
+        aiohttp.ClientSession() as other,
+    ):
+        url = f"{address}/api/overview"
+        assert await status(known, url, PASSWORD) == 200
+        (cookie,) = jar
+        assert (cookie["httponly"], cookie["samesite"]) == (True, "Lax")
+        assert [await status(other, url, f"guess {at}") for at in range(3)] == [401] * 3
+        assert await status(known, url, PASSWORD) == 200
+        # The cookie lets nobody in, and guesses with it count, too.
+        assert [await status(known, url, f"guess {at}") for at in range(3)] == [401] * 3
+        forged = cookie.value[:-1] + ("0" if cookie.value[-1] != "0" else "1")
+        for value in (cookie.value, forged, "", ".", "a.b", "ä.ö"):
+            headers = {"Authorization": basic(PASSWORD), "Cookie": f"{cookie.key}={value}"}
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2), aiohttp.request("GET", url, headers=headers):
+                    pass
 
 
 async def test_over_tls_only_visitors_with_a_certificate_are_answered(

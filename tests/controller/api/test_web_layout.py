@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from leadline_controller.api.web_layout import Layout, layout, order
 from leadline_controller.api.web_links import SOURCES, chosen, matrix
 from leadline_controller.telemetry.coordinates import estimate
-from leadline_controller.telemetry.links import PairReading
+from leadline_controller.telemetry.link_readings import PairReading
 
 
 def reading(

@@ -100,9 +100,10 @@ async def test_a_quiet_stream_says_that_it_is_alive(
 async def test_a_client_that_vanished_is_given_up(harness: ControllerHarness) -> None:
     """Without it, a phone that left would hold one of the streams for a quarter of an hour."""
     journal = PlacementJournal(lambda: harness.now_s, "leadline")
-    server = WebServer(LOCAL, harness.source, journal, limits=WebLimits(gone_s=7.0))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        await server.start(listener)
+        limits = WebLimits(gone_s=7.0)
+        server = WebServer(LOCAL, harness.source, journal, limits=limits, listener=listener)
+        await server.start()
         try:
             option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
             assert listener.getsockopt(*option) == 7000

@@ -12,7 +12,7 @@ from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli.__main__ import run
 from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.model import Layer, Pod
-from leadline_controller.framework.ports import ImagePull, PodChanged, PodDeleted
+from leadline_controller.framework.ports import ImagePull, NodeDeleted, PodChanged, PodDeleted
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.registry.lookup import RegistryReading
 from leadline_controller.telemetry.paths import PingRound
@@ -388,9 +388,11 @@ async def test_watch_connects_again_and_shows_only_what_is_new(
         told = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
         assert told == f"leadline: {address} has stopped answering; connecting again\n"
         harness.decisions.observe(PodDeleted(pod("web-1")))
+        harness.cluster.apply(NodeDeleted("n3"))
         harness.now_s += 1  # ages are no news
         async with answering(harness, settings):
-            (deleted,) = await lines_until(process, "default/web-1")
+            gone, deleted = await lines_until(process, "default/web-1")
+            assert gone.split()[1:] == ["gone", "node", "n3"]
             assert "default/web-1 -> n1 (deleted): " in deleted
             harness.place(pod("web-3"), PENDING)
             told_again = await lines_until(process, "default/web-3")

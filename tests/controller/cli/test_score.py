@@ -357,3 +357,52 @@ def test_a_progress_bar_leaves_standard_output_alone(
     for _ in track(["a"], "working"):
         click.echo("{}")
     assert capfd.readouterr().out == "{}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"), [("on", [2, 2, 1, 1]), ("off", [6]), ("0.3", [2, 2, 1, 1])]
+)
+def test_preferences_spread_a_deployment(
+    capsys: Capture, tmp_path: Path, given: str, counts: list[int]
+) -> None:
+    file = tmp_path / "deployment.json"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u"}
+    size = {"cpu": "500m", "memory": "128Mi"}
+    app = {"name": "app", "resources": {"requests": size, "limits": size}}
+    document = {
+        "apiVersion": "leadline.dev/v1",
+        "kind": "ClusterSnapshot",
+        "nodes": [
+            {"name": f"n{i}", "allocatable": {"cpu": cpu, "memory": f"{cpu}Gi"}}
+            for i, cpu in enumerate(("16", "4", "4", "4"))
+        ],
+        "replica_sets": [
+            {
+                "metadata": {"name": "web"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}},
+            }
+        ],
+        "pods": [
+            {
+                "metadata": {
+                    "name": f"web-{i}",
+                    "labels": {"app": "web"},
+                    "ownerReferences": [{**owner, "controller": True}],
+                },
+                "spec": {"containers": [app]},
+            }
+            for i in range(6)
+        ],
+    }
+    file.write_text(json.dumps(document))
+    result = score(capsys, file, "--strategy", "dacs", "--preferences", given)
+    assert sorted(spread(result).values(), reverse=True) == counts
+    parts = result["decisions"][1]["scores"]["n0"]["parts"]
+    assert ("PodTopologySpread" in parts, "preference" in parts) == (given != "off",) * 2
+
+
+@pytest.mark.parametrize("given", ["maybe", "-1", "nan", "inf"])
+def test_preferences_that_mean_nothing_are_refused(capsys: Capture, given: str) -> None:
+    file = str(EXAMPLES / "netsched.yaml")
+    assert run(["score", "--snapshot", file, f"--preferences={given}"]) == 2
+    assert f"a number of 0 or more, got '{given}'" in capsys.readouterr().err

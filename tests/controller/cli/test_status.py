@@ -27,7 +27,12 @@ from leadline_controller.telemetry.session import BrokerReading
 from leadline_wire.v1 import status_pb2 as pb
 from rich.table import Table
 
-from tests.controller.api.api_harness import ControllerHarness, answering, example_controller
+from tests.controller.api.api_harness import (
+    ControllerHarness,
+    account,
+    answering,
+    example_controller,
+)
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 
@@ -284,6 +289,19 @@ async def test_the_budget_of_all_boards_is_not_read_in_the_event_loop(
     assert (await told(leadline))[0] == HEALTHY
     assert readers
     assert threading.main_thread() not in readers
+
+
+async def test_an_uplink_whose_next_test_waits_for_hours_is_told(
+    parts: Parts, leadline: Leadline
+) -> None:
+    waits = replace(account("lte"), bytes_wait_s=5 * 3600.0)
+    soon = replace(account("n1"), bytes_wait_s=2700.0)
+    budget = BudgetReading(nodes=(soon,), uplinks=(waits,))
+    object.__setattr__(parts.harness.source, "budget", lambda: budget)
+    code, answer = await told(leadline)
+    assert code == HEALTHY, "a note"
+    (problem,) = (p for p in answer["problems"] if p["kind"] == "probing-budget-spent")
+    assert (problem["where"], problem["severity"]) == ("probing of lte", "note")
 
 
 @pytest.mark.parametrize("command", ["status", "doctor"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from leadline_controller.cluster import images
-from leadline_controller.cluster.images import ImageState, PullTimes, pull_speed
+from leadline_controller.cluster.images import ImageState
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.images import read_listed_images
 from leadline_controller.framework.model import Layer, Node, Pod
@@ -351,27 +351,6 @@ def test_a_relist_keeps_what_was_learned() -> None:
     assert np.isnan(speeds[1])
     scene.state.apply(Relisted((node("n2"),), ()))
     assert scene.missing(WEB) == [40.0]
-
-
-def test_one_pull_divides_its_time_as_expected_and_more_as_measured() -> None:
-    first = pull_speed([(20.0, 1.8)])
-    assert first.mbps == pytest.approx(100.0)
-    assert first.overhead_s == pytest.approx(0.2)
-    exact = [(mb, 1.0 + mb * 8 / 50) for mb in (2.0, 10.0, 40.0, 5.0, 20.0)]
-    speed = pull_speed(exact)
-    assert speed.mbps == pytest.approx(50.0, rel=0.15)
-    assert 0.5 < speed.overhead_s < 1.0
-
-
-def test_two_pulls_that_contradict_those_before_replace_them() -> None:
-    times = PullTimes()
-    for mb in (10.0, 20.0, 5.0, 30.0):
-        times.add(mb, 0.3 + mb * 8 / 100)
-    times.add(20.0, 0.3 + 20 * 8 / 5)
-    assert times.speed is not None
-    assert times.speed.mbps > 10
-    times.add(10.0, 0.3 + 10 * 8 / 5)
-    assert times.speed.mbps == pytest.approx(5.0, rel=0.01)
 
 
 def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters.volume_binding import volume_binding
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import Owner, Pod
 from leadline_controller.framework.ports import (
     PodChanged,
     PodDeleted,
@@ -19,6 +19,7 @@ from leadline_controller.framework.resources import (
     CsiDriver,
     CsiNode,
     NamespaceLabels,
+    PodSelector,
     Resource,
     StorageCapacity,
     StorageClass,
@@ -170,3 +171,33 @@ def test_a_kind_that_becomes_readable_is_an_event_of_all_kinds(state: ClusterSta
         ClusterEvent.LIMITS,
     ):
         assert events & kind
+
+
+WEB = (Requirement("app", "In", ("web",)),)
+FRONT = (Requirement("tier", "In", ("front",)),)
+WEB_SET = PodSelector("ReplicaSet", "default", "web", WEB)
+
+
+def test_the_selectors_of_a_pod_follow_the_watch(state: ClusterState) -> None:
+    labels = {"app": "web", "tier": "front"}
+    owned = Pod("default", "p", labels=labels, owner=Owner("ReplicaSet", "web", "u", "apps/v1"))
+    service = PodSelector("Service", "default", "front", FRONT)
+    assert seen(state).pod_selectors.of(owned) == ()
+    assert state.apply(ResourceChanged(WEB_SET)) == NO_EVENT
+    state.apply(ResourceChanged(service))
+    assert seen(state).pod_selectors.of(owned) == (*FRONT, *WEB)
+    state.apply(ResourceChanged(replace(service, selector=WEB)))
+    assert seen(state).pod_selectors.of(owned) == WEB
+    state.apply(ResourceDeleted(service))
+    state.apply(ResourceDeleted(WEB_SET))
+    assert seen(state).pod_selectors.of(owned) == ()
+    assert not state._resources.pod_selectors._services, "nothing is kept of namespaces"
+    state.apply(Relisted(NODES, (), (service,)))
+    assert seen(state).pod_selectors.of(owned) == FRONT
+
+
+def test_pods_with_claims_need_no_selectors(state: ClusterState) -> None:
+    before = fits(state, uses("c"))
+    state.apply(ResourceChanged(Unreadable("replicasets", "replicasets is forbidden")))
+    assert fits(state, uses("c")) == before
+    assert any(before)

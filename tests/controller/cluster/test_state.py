@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.framework.assigned_pods import kind_of
+from leadline_controller.framework.assigned_pods import attractions_of, kind_of
 from leadline_controller.framework.model import (
     CPU,
     PODS,
@@ -405,9 +405,10 @@ def decoded(view: ClusterView) -> list[str]:
                 there.kinds.values[kind],
                 there.anti_affinities.values[anti_affinity_id],
                 priority,
+                there.attractions.values[attractions_id],
             )
         )
-        for at, kind, anti_affinity_id, priority in there.rows.T.tolist()
+        for at, kind, anti_affinity_id, priority, attractions_id in there.rows.T.tolist()
     ]
 
 
@@ -492,7 +493,8 @@ class Changes(RuleBasedStateMachine):
                 ports[where] += one.host_ports
                 mbps[where] += one.annotations.bandwidth_mbps or 0.0
                 kind = kind_of(one)
-                assigned_pods.append(repr((where, kind, one.anti_affinity, one.priority)))
+                terms = one.anti_affinity, one.priority, attractions_of(one)
+                assigned_pods.append(repr((where, kind, *terms)))
                 mounts += [(where, uid)] if one.claims else []
         assert sorted(decoded(view)) == sorted(assigned_pods)
         assert sorted(mounted(view)) == sorted(mounts)

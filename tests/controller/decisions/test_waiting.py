@@ -17,6 +17,7 @@ from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.selectors import Requirement
+from leadline_controller.wiring import daemon
 
 from tests.attack.joining import decisions_over
 from tests.support.memory_cluster import MemoryCluster
@@ -143,7 +144,7 @@ async def test_a_controller_stops_while_the_file_hangs(
     kubeconfig.write_text(KUBECONFIG)
     settings = Settings(kubeconfig=kubeconfig, decisions=HistorySettings(tmp_path / "d.db"))
     stop = asyncio.Event()
-    running = asyncio.create_task(wiring.run(settings, stop))
+    running = asyncio.create_task(daemon.run(settings, stop))
     try:
         done, _ = await asyncio.wait((running,), timeout=0.5)
         assert not done

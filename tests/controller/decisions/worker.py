@@ -17,7 +17,7 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.strategies.kube_default import KubeDefault
-from leadline_controller.wiring import Controller
+from leadline_controller.wiring import Controller, servers
 
 from tests.support.memory_cluster import MemoryCluster
 
@@ -49,7 +49,7 @@ async def work(path: Path, address: str, name: str) -> None:
         cluster.put_pod(pod("huge", cpu_milli=64_000))
     controller = Controller(settings, cluster)
     how = SchedulingProfile(KubeDefault(), FILTERS, Random(1))
-    async with controller.storing_decisions(), controller.serving_api("kube-default"):
+    async with controller.storing_decisions(), servers.grpc(controller, "kube-default"):
         scheduling = asyncio.create_task(controller.scheduler(how).run())
         while not controller.state.listed:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.01)

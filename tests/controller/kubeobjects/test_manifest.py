@@ -297,18 +297,41 @@ def test_required_node_affinity_is_a_list_of_terms() -> None:
     )
 
 
-def test_preferred_affinity_is_ignored() -> None:
-    preferred: dict[str, Any] = {
-        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}
-    }
-    found = read_pod(manifest(affinity=preferred))
-    assert (found.required_affinity, found.problem) == (None, None)
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def test_what_a_pod_prefers_is_no_requirement() -> None:
+    near = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    ssd = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    soft = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    found = read_pod(
+        manifest(
+            affinity={
+                "nodeAffinity": {PREFERRED: [{"weight": 7, "preference": ssd}]},
+                "podAffinity": {PREFERRED: [{"weight": 5, "podAffinityTerm": near}]},
+                "podAntiAffinity": {PREFERRED: [{"weight": 3, "podAffinityTerm": near}]},
+            },
+            topologySpreadConstraints=[soft],
+        )
+    )
+    required = found.required_affinity, found.affinity, found.anti_affinity, found.spread
+    assert (required, found.problem) == ((None, (), (), ()), None)
+    assert found.preferences.nodes == ((7, (Requirement("disk", "In", ("ssd",)),)),)
+    assert [each.weight for each in found.preferences.pods] == [5, -3]
+    assert {each.topology_key for each in found.preferences.pods} == {"zone"}
+    assert found.preferences.spread == (SpreadConstraint("zone", 2, None),)
+
+
+@pytest.mark.parametrize("weight", [None, 0, 101, "much", True])
+def test_a_weight_is_a_whole_number_from_1_to_100(weight: object) -> None:
+    term = {"preference": {}, **({} if weight is None else {"weight": weight})}
+    with pytest.raises(FieldError, match="weight: expected a whole number from 1 to 100"):
+        read_pod(manifest(affinity={"nodeAffinity": {PREFERRED: [term]}}))
 
 
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, None),
         ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims is not supported"),
         ({"schedulingGroup": {"podGroupName": "g"}}, "schedulingGroup is not supported"),
         ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}, None),

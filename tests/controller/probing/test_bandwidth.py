@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.probing.bandwidth import (
-    BLOCK_BYTES,
-    FAR_BYTES,
-    LEAST_BYTES,
     BandwidthBudget,
     BandwidthPlanner,
     PlannedTest,
     Uplink,
 )
+from leadline_controller.probing.information import BLOCK_BYTES, FAR_BYTES, LEAST_BYTES
 from leadline_controller.probing.spending import DAY_S, Account
 from leadline_controller.telemetry.bandwidth import (
     BandwidthTest,
@@ -281,6 +279,31 @@ def test_a_bound_waits_for_a_peer_that_can_show_more() -> None:
     fast.link_s = 1.0
     (planned,) = planner.plan(links, lan, LATER_S + 10)
     assert (planned.client, planned.server) == ("a", "fast")
+
+
+def test_a_node_whose_faster_peers_left_is_known_by_the_slower_ones() -> None:
+    """Its value becomes too old, because no peer that is left can confirm it."""
+    mbps = {"fast": 100.0, "gone": 100.0, "slow": 10.0}
+    planner, bandwidths = BandwidthPlanner(BandwidthBudget()), NodeBandwidths(1800.0)
+    believed: list[tuple[float, bool]] = []
+    for now_s in range(0, 4500, 5):
+        names = [name for name in mbps if name != "gone" or now_s < 900]
+        links = [
+            NodeLink(name, 100.0, bandwidths.of(name, now_s), bandwidths.last_peers(name))
+            for name in names
+        ]
+        for planned in planner.plan(links, lan, now_s):
+            finish(planner, planned, now_s)
+            ends = planned.client, planned.server
+            rate = min(mbps[end] for end in ends)
+            seconds = planned.max_bytes / 2 * 8e-6 / rate
+            test = BandwidthTest(*ends, rate, seconds, now_s, LAN_MS)
+            bandwidths.add(test, dict.fromkeys(mbps, 100.0))
+        of_fast = bandwidths.of("fast", now_s + 5)
+        assert of_fast is not None, now_s
+        believed.append((round(of_fast.mbps), of_fast.lower_bound))
+    changes = [believed[0]] + [after for before, after in pairwise(believed) if after != before]
+    assert changes[-2:] == [(100, False), (10, True)]
 
 
 def test_a_check_with_a_slower_peer_is_repeated_as_soon_as_there_is_a_faster_one() -> None:

@@ -59,6 +59,31 @@ def test_an_account_tells_shares_of_the_time_that_it_was_open() -> None:
     assert (later.bytes, later.day_bytes, later.day_bytes_left) == (1700, 1100, 0)
 
 
+def test_an_account_of_few_bytes_tells_how_long_the_next_test_waits_for_them() -> None:
+    account = Account(0.001, 20e6, 0.0, most_debt=0.0)
+    account.refill(DAY_S)
+    assert account.read("lte").bytes_wait_s == 0, "no test yet"
+    account.pay(0.5, round(account.most_bytes))
+    account.tests = 1
+    waits_s = account.read("lte").bytes_wait_s
+    assert HOUR_S < waits_s < DAY_S / 2
+    account.refill(DAY_S + waits_s - 1)
+    assert account.read("lte").bytes_wait_s == pytest.approx(1)
+    account.refill(DAY_S + waits_s + 1)
+    assert account.read("lte").bytes_wait_s == 0
+
+
+def test_with_the_default_budget_the_largest_test_never_waits_for_an_hour() -> None:
+    """Else `leadline status` would say after each of them that the bytes of the day are spent."""
+    budget = BandwidthBudget()
+    account = Account(budget.link_time_share, budget.bytes_per_day, 0.0)
+    account.refill(DAY_S)
+    account.pay(0.1, round(account.most_bytes))
+    account.pay(0.1, round((1 + account.most_debt) * account.bytes))
+    account.tests = 1
+    assert 0 < account.read("n1").bytes_wait_s < HOUR_S
+
+
 def test_an_account_that_was_just_opened_has_spent_nothing() -> None:
     reading = Account(0.001, 1000.0, 500.0).read("n1")
     assert (reading.share, reading.hour_share, reading.day_bytes_left) == (0.0, 0.0, 1000)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.model import CPU, MEMORY, PODS, PendingResize, Pod
+from leadline_controller.framework.model import CPU, MEMORY, PODS, PendingResize, Pod, Preferences
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.preferences import rule
 from leadline_controller.rescheduling.demand import DemandAnswer, answer_demand
 from leadline_controller.strategies.dacs import Dacs
 
@@ -63,6 +65,19 @@ def test_a_kubelet_that_will_never_do_it_is_left_even_if_there_seems_to_be_room(
     """Such as with a static CPU policy."""
     assert answered(resized(3), 4, 8).target is None
     assert answered(resized(3, reason="Infeasible"), 4, 8).target == "n2"
+
+
+@pytest.mark.parametrize(("setting", "target"), [("off", "n2"), ("on", "n3")])
+def test_what_it_prefers_decides_between_nodes_that_are_nearly_equal(
+    setting: str, target: str
+) -> None:
+    """n2 has more room."""
+    here = (Requirement("metadata.name", "In", ("n3",), on_name=True),)
+    pod = replace(resized(3), preferences=Preferences(nodes=((1, here),)))
+    there = cluster(pod, 4, 8.1, 8, used_on_n1=3)
+    found = answer_demand(there, pod, FILTERS, Dacs(), Random(0), rule(setting))
+    assert found is not None
+    assert (found.case, found.target) == ("migrate", target)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from leadline_controller.framework.model import (
     PodAnnotations,
 )
 from leadline_controller.framework.ports import Relisted
+from leadline_controller.preferences import rule
 from leadline_controller.rescheduling import resized
 from leadline_controller.rescheduling.demand import DemandAnswer, answer_demand
 from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingSettings
@@ -60,7 +61,9 @@ def how() -> SchedulingProfile:
     profiles = ServiceProfiles()
     boards = dict.fromkeys(PING_MS, BOARD)
     profiles.use([ServiceProfile("default", {"app": "web"}, boards)])
-    return SchedulingProfile(ResponseTime(), FILTERS, Random(1), profiles=profiles)
+    return SchedulingProfile(
+        ResponseTime(), FILTERS, Random(1), profiles=profiles, prefer=rule("on")
+    )
 
 
 def controller(pod: Pod) -> Controller:
@@ -92,13 +95,15 @@ async def test_a_plan_and_its_checks_know_the_profile(how: SchedulingProfile) ->
         assert rescheduler._fits_beside(replace(move, pod=web()))
 
 
-async def test_a_resized_pod_is_looked_at_with_its_profile(
+async def test_a_resized_pod_is_looked_at_with_its_profile_and_what_it_prefers(
     how: SchedulingProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[DemandAnswer | None] = []
+    preferring: list[object] = []
 
     def answer(*args: Any) -> DemandAnswer | None:
         found.append(answer_demand(*args))
+        preferring.append(args[-1])
         return None
 
     monkeypatch.setattr(resized, "answer_demand", answer)
@@ -111,4 +116,5 @@ async def test_a_resized_pod_is_looked_at_with_its_profile(
 
     assert found
     assert found[0] is not None
+    assert preferring[0] is how.prefer
     assert (found[0].case, found[0].target) == ("migrate", "n2")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from leadline_controller.rescheduling.quality import why_unreliable
 from leadline_controller.telemetry.bandwidth import COUNTERS, LinkBandwidth, NodeLink
-from leadline_controller.telemetry.links import LinkReading
+from leadline_controller.telemetry.link_readings import LinkReading
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.controller.builders import node, pod, view

@@ -12,7 +12,7 @@ from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.framework.ports import Leadership, PodEvent
+from leadline_controller.framework.ports import Event, Leadership
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies.kube_default import KubeDefault
@@ -83,8 +83,8 @@ class SchedulerHarness:
     def where(self) -> dict[str, str | None]:
         return {pod.name: pod.node_name for pod in self.cluster.pods}
 
-    def events(self, name: str) -> list[PodEvent]:
-        return [seen.event for seen in self.cluster.events if seen.pod.name == name]
+    def events(self, name: str) -> list[Event]:
+        return [seen.event for seen in self.cluster.events if seen.about.name == name]
 
     def outcome(self, name: str) -> str | None:
         record = self.decisions.get(f"default/{name}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.ports import PodEvent
+from leadline_controller.framework.ports import Event
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.scheduling import event_recorder
 from leadline_controller.scheduling.event_recorder import OVERDUE_S, EventRecorder
@@ -19,8 +19,8 @@ MAX_WRITES = 4
 DECISION_S = 0.1
 
 
-def event(message: str = "why") -> PodEvent:
-    return PodEvent("Normal", "Scheduled", message)
+def event(message: str = "why") -> Event:
+    return Event("Normal", "Scheduled", message)
 
 
 class WrittenEvents(MemoryCluster):
@@ -28,10 +28,10 @@ class WrittenEvents(MemoryCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written: list[tuple[str, PodEvent]] = []
+        self.written: list[tuple[str, Event]] = []
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        self.written.append((pod.name, event))
+    async def record_event(self, about: Pod | Node, event: Event) -> None:
+        self.written.append((about.name, event))
 
 
 def recorder(clock: ManualClock, cluster: MemoryCluster) -> EventRecorder:
@@ -125,19 +125,19 @@ class EventCluster(CountingCluster):
         self.done.append("bind")
         self.bound_s[pod.name] = self.clock.now_s()
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
+    async def record_event(self, about: Pod | Node, event: Event) -> None:
         self.done.append("event")
-        self.event_s[pod.name] = self.clock.now_s()
+        self.event_s[about.name] = self.clock.now_s()
         self.writing += 1
         self.most = max(self.most, self.writing)
         try:
             await self.takes_events.wait()
-            await super().record_event(pod, event)
+            await super().record_event(about, event)
         finally:
             self.writing -= 1
 
     def with_events(self) -> set[str]:
-        return {seen.pod.name for seen in self.events}
+        return {seen.about.name for seen in self.events}
 
 
 def slow_stage(clock: BusyClock, pods: int) -> tuple[EventCluster, SchedulerHarness]:

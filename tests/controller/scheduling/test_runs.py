@@ -172,6 +172,19 @@ async def test_an_annotation_that_means_nothing_gets_a_warning() -> None:
     assert warning.message in scheduled.message
 
 
+async def test_a_pod_that_is_tried_again_is_warned_once() -> None:
+    requests, warnings = {CPU: 9000, PODS: 1}, ("annotation x means nothing", "label y, too")
+    typo = Pod("default", "typo", "uid-typo", requests, warnings=warnings)
+    harness = SchedulerHarness(CountingCluster([node("n1")], [typo]))
+    async with harness.running():
+        await harness.clock.advance(2)
+        harness.cluster.put_node(node("n2"))
+        await harness.clock.advance(60)
+    counts = {seen.event.message: seen.count for seen in harness.cluster.events}
+    assert [counts.pop(each) for each in warnings] == [1, 1]
+    assert len(counts) == 2, "FailedScheduling of two tries"
+
+
 @pytest.mark.parametrize("is_bound", [False, True])
 async def test_the_extender_charges_a_pod_where_it_is_expected_or_bound(is_bound: bool) -> None:
     """kube-scheduler may take another node than Leadline's choice."""

@@ -10,10 +10,10 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
+    Event,
     ForbiddenError,
     InvalidError,
     NotFoundError,
-    PodEvent,
     UnavailableError,
 )
 from leadline_controller.framework.view import ClusterView, Ints
@@ -182,7 +182,7 @@ async def test_a_rejected_binding_has_an_event_and_is_retried_late(error: Cluste
         cluster.put_pod(pod("a"))
         await harness.clock.advance(59)
         assert cluster.bind_calls == {"default/a": 1}
-        assert harness.events("a") == [PodEvent("Warning", "FailedBinding", str(error))]
+        assert harness.events("a") == [Event("Warning", "FailedBinding", str(error))]
         assert harness.cpu_requested() == {"n1": 0}
         await harness.clock.advance(2)
     assert harness.where() == {"a": "n1"}
@@ -349,7 +349,7 @@ async def test_an_unschedulable_pod_is_retried_each_minute_without_any_event() -
     async with harness.running():
         await harness.clock.advance(200)
     (seen,) = harness.cluster.events
-    assert seen.event == PodEvent("Warning", "FailedScheduling", "no nodes are known")
+    assert seen.event == Event("Warning", "FailedScheduling", "no nodes are known")
     assert seen.count == 4
 
 

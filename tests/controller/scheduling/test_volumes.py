@@ -10,8 +10,8 @@ from leadline_controller.framework.model import ClaimUse, Pod
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
+    Event,
     InvalidError,
-    PodEvent,
     StorageChangedError,
     UnavailableError,
 )
@@ -268,7 +268,7 @@ async def test_a_forbidden_plan_has_an_event_and_is_not_repeated_at_once() -> No
         await harness.clock.advance(5)
     assert len(cluster.plans) == 1
     assert harness.events("p") == [
-        PodEvent("Warning", "FailedBinding", '403: cannot patch resource "persistentvolumeclaims"')
+        Event("Warning", "FailedBinding", '403: cannot patch resource "persistentvolumeclaims"')
     ]
 
 

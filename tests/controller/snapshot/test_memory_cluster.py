@@ -6,8 +6,8 @@ import pytest
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterError,
+    Event,
     InvalidError,
-    PodEvent,
     Relisted,
     UnavailableError,
 )
@@ -34,7 +34,7 @@ async def test_binds_fail_with_the_queued_errors() -> None:
 async def test_an_event_that_fails_is_not_recorded() -> None:
     cluster = MemoryCluster(pods=[Pod("default", "p")])
     (pod,) = cluster.pods
-    event = PodEvent("Normal", "Scheduled", "on n")
+    event = Event("Normal", "Scheduled", "on n")
     cluster.fail_next_event(UnavailableError("no connection"))
 
     with pytest.raises(UnavailableError):

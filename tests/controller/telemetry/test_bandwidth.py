@@ -258,6 +258,45 @@ def test_users_traffic_explains_a_lower_result() -> None:
     assert beliefs.suspects() == {"a", "b"}  # it explains no more than 30
 
 
+@pytest.mark.parametrize(("peer", "used_mbps"), [("slow", 0.0), ("new", 0.0), ("b", 70.0)])
+def test_a_result_that_is_explained_counts_once_the_value_is_too_old(
+    peer: str, used_mbps: float
+) -> None:
+    beliefs = fleet(slow=30.0)
+    beliefs.true_mbps["new"], beliefs.link_mbps["new"] = 30.0, None
+    beliefs.used_mbps["a"] = used_mbps
+    confirmed_s = beliefs.of("a").at_s
+    for _ in range(3):
+        beliefs.measured("a", peer, 30.0)
+    bandwidths, last_s = beliefs.bandwidths, beliefs.now_s
+    valid = bandwidths.of("a", confirmed_s + TTL_S)
+    assert valid is not None
+    assert (valid.mbps, valid.lower_bound) == (100.0, False)
+    after = bandwidths.of("a", confirmed_s + TTL_S + 0.1)
+    assert after == LinkBandwidth(30.0, last_s, lower_bound=True)
+    assert bandwidths.of("a", last_s + TTL_S + 0.1) is None
+
+
+def test_once_a_value_is_too_old_a_node_is_not_believed_about_itself() -> None:
+    beliefs = fleet(slow=10.0)
+    confirmed_s = beliefs.of("a").at_s
+    beliefs.test("a", "slow")
+    beliefs.measured("slow", "a", 70.0)
+    bound = beliefs.bandwidths.of("a", confirmed_s + TTL_S + 0.1)
+    assert bound is not None
+    assert bound.mbps == 10.0
+
+
+def test_a_peer_that_confirms_a_value_outlives_what_a_slower_one_showed() -> None:
+    beliefs = fleet(slow=10.0)
+    beliefs.test("a", "slow")
+    beliefs.now_s += TTL_S / 2
+    beliefs.test("a", "b")
+    assert beliefs.bandwidths.of("a", beliefs.now_s + TTL_S) == beliefs.of("a")
+    assert beliefs.of("a").mbps == 100.0
+    assert beliefs.bandwidths.of("a", beliefs.now_s + TTL_S + 0.1) is None
+
+
 def test_a_new_peer_explains_a_lower_result() -> None:
     beliefs = fleet()
     beliefs.true_mbps["new"], beliefs.link_mbps["new"] = 5.0, None

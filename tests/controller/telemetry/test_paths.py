@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from leadline_controller.telemetry.links import LinkReading
+from leadline_controller.telemetry.link_readings import LinkReading
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
 from tests.controller.telemetry.test_estimates import NAMES, road

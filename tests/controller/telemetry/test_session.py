@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,37 @@ def test_retained_messages_of_a_node_can_be_requested_again(
             wait_until(lambda: ears.cpu(), "what it says later comes")
             time.sleep(0.2)
             assert ears.state.refused == {}  # nothing comes twice
+
+
+def test_a_broker_that_refuses_what_is_published_is_told_once(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    class Quiet:
+        filters: Sequence[str] = ("elsewhere/#",)
+        will: tuple[str, bytes] | None = ("elsewhere/will", b"gone")
+
+        def connected(self) -> None:
+            pass
+
+        def received(self, topic: str, payload: bytes, *, retained: bool) -> None:
+            pass
+
+    rules = tmp_path / "acl"
+    rules.write_text("topic read elsewhere/#\n")
+    with mosquitto([f"acl_file {rules}"]) as broker:
+        settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")
+        ingestor = TelemetryIngestor(CLUSTER, TelemetryState(TimesToLive()), PermissiveLeases())
+        session = BrokerSession(settings, ingestor, companion=Quiet())
+        session.start()
+        try:
+            wait_until(session.is_connected, "a will that is refused ends no session")
+            for _ in range(3):
+                session.keep("elsewhere/x", b"x", 60, 1)
+            said = "takes no states of boards (Not authorized); allow them in its ACL"
+            wait_until(lambda: said in caplog.text, "the log tells")
+        finally:
+            session.stop()
+    assert caplog.text.count(said) == 1
 
 
 class RunningSession:

@@ -98,7 +98,8 @@ def test_a_nodes_bandwidth_is_its_best_links_until_it_is_too_old() -> None:
 
     assert known(1000.0) == [90.0, 90.0, 10.0]
     assert known(TTL.bandwidth_s) == [90.0, 90.0, 10.0]
-    np.testing.assert_equal(known(TTL.bandwidth_s + 1), [NAN, NAN, 10.0])
+    # n1 can do at least what its test with the slow n3 showed.
+    np.testing.assert_equal(known(TTL.bandwidth_s + 1), [10.0, NAN, 10.0])
     assert np.isnan(known(1000.0 + TTL.bandwidth_s + 1)).all()
 
 
@@ -388,7 +389,7 @@ def test_slots_are_reused(monkeypatch: pytest.MonkeyPatch) -> None:
         for i in range(20):
             builder.birth(f"phantom-{turn}-{i}")
         now_s += 601.0
-    assert len(builder.state._at_s) == 64
+    assert len(builder.state._columns.at_s) == 64
 
 
 def test_a_new_node_without_a_birth_is_returned_once() -> None:
@@ -413,7 +414,7 @@ def test_links_without_fresh_values_are_removed(
     builder.state.set_members(None, 1000.0)
     assert builder.state.links(1000.0) == before
     assert len(builder.state._links._rows) == 1
-    assert len(builder.state._links._bandwidths) == 1
+    assert len(builder.state._links.tests._tests) == 1
     assert builder.state.measurements("n11", 1000.0).keys() == {"bandwidth_mbps"}
     builder.rtt("n01", "n00", 7.0, 1001.0)
     seen = builder.state.link_table(table(*names), 1001.0)

@@ -21,7 +21,7 @@ var commands = map[string]command{
 	"apiserver":               {"etcd and kube-apiserver in one process", runAPIServer},
 	"etcd":                    {"etcd as it is released", runReleasedEtcd},
 	"kube-apiserver":          {"kube-apiserver as it is released", runReleasedAPIServer},
-	"oracle":                  {"the verdicts of kube-scheduler's filter plugins on given objects", runOracle},
+	"oracle":                  {"what kube-scheduler's filter and preference plugins say of given objects", runOracle},
 	"kube-scheduler":          {"kube-scheduler, on a free port", tied(runScheduler)},
 	"kube-controller-manager": {"kube-controller-manager, on a free port", tied(runControllerManager)},
 	"server":                  {"a stand-in for k3s on a machine of its own", runK3s},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
@@ -17,6 +18,8 @@ import (
 type answer struct {
 	// Nodes says for each node and plugin why the pod is refused, or null where it is not.
 	Nodes map[string]map[string]*string `json:"nodes,omitempty"`
+	// Scores are by plugin what it gives to each node that no plugin refuses.
+	Scores map[string]*scores `json:"scores,omitempty"`
 	// Stored are the objects as an API server would have stored them, which is what was judged.
 	Stored map[string]any `json:"stored,omitempty"`
 	// Error says why there is no verdict.
@@ -31,7 +34,7 @@ func runOracle(ctx context.Context, args []string) error {
 	}
 	metrics.Register()
 	state := newCluster()
-	plugins, err := filterPlugins(ctx, state)
+	plugins, err := newJudges(ctx, state)
 	if err != nil {
 		return err
 	}
@@ -51,7 +54,7 @@ func runOracle(ctx context.Context, args []string) error {
 	}
 }
 
-func reply(ctx context.Context, line []byte, state *cluster, plugins []filterPlugin) answer {
+func reply(ctx context.Context, line []byte, state *cluster, plugins *judges) answer {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(line, &given); err != nil {
 		return answer{Error: fmt.Sprintf("no case: %v", err)}
@@ -60,14 +63,15 @@ func reply(ctx context.Context, line []byte, state *cluster, plugins []filterPlu
 	if err != nil {
 		return answer{Error: err.Error()}
 	}
-	verdicts, err := judge(ctx, stored, state, plugins)
+	found, err := judge(ctx, stored, state, plugins)
 	if err != nil {
 		return answer{Error: err.Error()}
 	}
-	return answer{Nodes: verdicts, Stored: stored.asMap()}
+	found.Stored = stored.asMap()
+	return *found
 }
 
-func judge(ctx context.Context, stored *scene, state *cluster, plugins []filterPlugin) (map[string]map[string]*string, error) {
+func judge(ctx context.Context, stored *scene, state *cluster, plugins *judges) (*answer, error) {
 	switch {
 	case stored.pod == nil:
 		return nil, errors.New(`the case has no "pod"`)
@@ -83,12 +87,36 @@ func judge(ctx context.Context, stored *scene, state *cluster, plugins []filterP
 	}
 	verdicts := make(map[string]map[string]*string, len(nodes))
 	for _, node := range nodes {
-		verdicts[node.Node().Name] = make(map[string]*string, len(plugins))
+		verdicts[node.Node().Name] = make(map[string]*string, len(plugins.filters))
 	}
-	for _, plugin := range plugins {
+	for _, plugin := range plugins.filters {
 		for node, reason := range plugin.verdicts(ctx, stored.pod, nodes) {
 			verdicts[node][plugin.name] = reason
 		}
 	}
-	return verdicts, nil
+	var accepted []fwk.NodeInfo
+	for _, node := range nodes {
+		if !refused(verdicts[node.Node().Name]) {
+			accepted = append(accepted, node)
+		}
+	}
+	found := &answer{Nodes: verdicts, Scores: map[string]*scores{}}
+	if len(accepted) == 0 {
+		return found, nil
+	}
+	for _, plugin := range plugins.scorers {
+		if found.Scores[plugin.score.Name()], err = plugin.scores(ctx, stored.pod, accepted); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func refused(verdicts map[string]*string) bool {
+	for _, reason := range verdicts {
+		if reason != nil {
+			return true
+		}
+	}
+	return false
 }

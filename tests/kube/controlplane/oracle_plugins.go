@@ -27,9 +27,16 @@ type filterPlugin struct {
 	filter     fwk.FilterPlugin
 }
 
-// filterPlugins makes those plugins of kube-scheduler's default profile, with default arguments,
-// that can refuse a node. They look at state as it is when they are asked.
-func filterPlugins(ctx context.Context, state *cluster) ([]filterPlugin, error) {
+// The judges are the plugins of kube-scheduler's default profile that a case is shown to.
+type judges struct {
+	filters []filterPlugin
+	scorers []scorePlugin
+}
+
+// newJudges makes those plugins of kube-scheduler's default profile, with default arguments,
+// that can refuse a node or that score by a pod's preferences. They look at state as it is when
+// they are asked.
+func newJudges(ctx context.Context, state *cluster) (*judges, error) {
 	config, err := latest.Default()
 	if err != nil {
 		return nil, err
@@ -49,7 +56,7 @@ func filterPlugins(ctx context.Context, state *cluster) ([]filterPlugin, error) 
 		arguments[plugin.Name] = plugin.Args
 	}
 	registry := plugins.NewInTreeRegistry()
-	var found []filterPlugin
+	found := &judges{}
 	for _, enabled := range profile.Plugins.MultiPoint.Enabled {
 		if leftOut.Has(enabled.Name) {
 			continue
@@ -59,7 +66,11 @@ func filterPlugins(ctx context.Context, state *cluster) ([]filterPlugin, error) 
 			return nil, fmt.Errorf("plugin %s: %w", enabled.Name, err)
 		}
 		if one, refuses := asFilter(plugin); refuses {
-			found = append(found, one)
+			found.filters = append(found.filters, one)
+		}
+		if scorer, scores := plugin.(fwk.ScorePlugin); scores && preferenceScorers.Has(enabled.Name) {
+			before, _ := plugin.(fwk.PreScorePlugin)
+			found.scorers = append(found.scorers, scorePlugin{before, scorer, int64(enabled.Weight)})
 		}
 	}
 	return found, nil

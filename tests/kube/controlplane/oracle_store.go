@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,11 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
+	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
 	"k8s.io/kubernetes/pkg/registry/core/namespace"
 	"k8s.io/kubernetes/pkg/registry/core/node"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
 	"k8s.io/kubernetes/pkg/registry/storage/csinode"
@@ -37,17 +41,20 @@ type resource struct {
 
 // resources are the lists that a case may have.
 var resources = map[string]resource{
-	"nodes":                {&v1.Node{}, node.Strategy},
-	"pods":                 {&v1.Pod{}, pod.Strategy},
-	"namespaces":           {&v1.Namespace{}, namespace.Strategy},
-	"services":             {&v1.Service{}, service.Strategy},
-	"pvcs":                 {&v1.PersistentVolumeClaim{}, persistentvolumeclaim.Strategy},
-	"pvs":                  {&v1.PersistentVolume{}, persistentvolume.Strategy},
-	"storageClasses":       {&storagev1.StorageClass{}, storageclass.Strategy},
-	"csiNodes":             {&storagev1.CSINode{}, csinode.Strategy},
-	"csiDrivers":           {&storagev1.CSIDriver{}, csidriver.Strategy},
-	"csiStorageCapacities": {&storagev1.CSIStorageCapacity{}, csistoragecapacity.Strategy},
-	"volumeAttachments":    {&storagev1.VolumeAttachment{}, volumeattachment.Strategy},
+	"nodes":                  {&v1.Node{}, node.Strategy},
+	"pods":                   {&v1.Pod{}, pod.Strategy},
+	"namespaces":             {&v1.Namespace{}, namespace.Strategy},
+	"services":               {&v1.Service{}, service.Strategy},
+	"replicaSets":            {&appsv1.ReplicaSet{}, replicaset.Strategy},
+	"statefulSets":           {&appsv1.StatefulSet{}, statefulset.Strategy},
+	"replicationControllers": {&v1.ReplicationController{}, replicationcontroller.Strategy},
+	"pvcs":                   {&v1.PersistentVolumeClaim{}, persistentvolumeclaim.Strategy},
+	"pvs":                    {&v1.PersistentVolume{}, persistentvolume.Strategy},
+	"storageClasses":         {&storagev1.StorageClass{}, storageclass.Strategy},
+	"csiNodes":               {&storagev1.CSINode{}, csinode.Strategy},
+	"csiDrivers":             {&storagev1.CSIDriver{}, csidriver.Strategy},
+	"csiStorageCapacities":   {&storagev1.CSIStorageCapacity{}, csistoragecapacity.Strategy},
+	"volumeAttachments":      {&storagev1.VolumeAttachment{}, volumeattachment.Strategy},
 }
 
 // A scene is a case after the API server's part: lists by the names in resources, and the pod.

@@ -3,6 +3,8 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, quoted
+from leadline_controller.preferences import rule
 from leadline_controller.snapshot.score import Scoring, start_scoring, to_document
 from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
@@ -61,16 +64,30 @@ _SHOWN_COUNTS = 12
 @click.option(
     "--seed", default=0, show_default=True, help="Seed of the random choice between equal nodes."
 )
+@click.option(
+    "--preferences",
+    default="off",
+    show_default=True,
+    metavar="on|off|NUMBER",
+    help="Whether preferences decide between nearly equal nodes; a number is the tolerance.",
+)
 @output_option
 @click.pass_context
 def score(
-    ctx: click.Context, path: Path, name: str, given: tuple[str, ...], seed: int, output: Format
+    ctx: click.Context,
+    path: Path,
+    name: str,
+    given: tuple[str, ...],
+    seed: int,
+    preferences: str,
+    output: Format,
 ) -> None:
     """Place the pods of a snapshot file and print why. Each pod sees what the pods before it
     took; a strategy that plans batches gets all pods at once. Exit code 1 when a pod fits on no
     node."""
     try:
         strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
+        prefer = rule(_tolerance(preferences))
         with working("reading the snapshot"):
             snapshot = load_snapshot(path)
     except (FieldError, OptionError, PluginError) as error:
@@ -79,7 +96,7 @@ def score(
     # Decisions that appear on a terminal one by one need no progress bar.
     counted = in_table or not sys.stdout.isatty()
     pods = track(snapshot.pods, "placing pods") if counted else snapshot.pods
-    scoring = start_scoring(snapshot, strategy, FILTERS, seed, pods)
+    scoring = start_scoring(snapshot, strategy, FILTERS, seed, pods, prefer)
     placed: Counter[str | None] = Counter()
     if output == "json" or output == "yaml":
         decisions = map(to_document, _counted(scoring.decisions, placed))
@@ -95,6 +112,15 @@ def _counted(decisions: Iterable[Decision], placed: Counter[str | None]) -> Iter
     for decision in decisions:
         placed[decision.node] += 1
         yield decision
+
+
+def _tolerance(text: str) -> str | float:
+    with suppress(ValueError):
+        if text in ("on", "off") or 0 <= float(text) < inf:
+            return text
+    raise OptionError(
+        f"--preferences: expected on, off or a number of 0 or more, got {quoted(text)}"
+    )
 
 
 def _option(text: str) -> tuple[str, str]:

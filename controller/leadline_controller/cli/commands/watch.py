@@ -39,14 +39,14 @@ _AGES = frozenset(("age_s", "confidence", "report_age_s", "first_age_s", "time")
 def watch(output: str, only: tuple[str, ...], endpoint: Endpoint) -> None:
     """Show the nodes and the decisions, then every change, until Ctrl-C. A placement whose outcome
     becomes "deleted" is a pod that was deleted. When the controller stops, the watch connects again
-    and shows what is new."""
+    and shows what is new, also which nodes have left meanwhile."""
     shown = _Shown()
     away = False
     try:
         while True:
             try:
                 with connected(endpoint) as controller:
-                    stream = controller.Watch(pb.WatchRequest(only=only))
+                    stream = controller.Watch(pb.WatchRequest(only=only, sync=True))
                     try:
                         for event in stream:
                             shown.connected, away = True, False
@@ -91,6 +91,16 @@ class _Shown:
         self._replayed.add(key)
         return state != last
 
+    def left_nodes(self) -> list[str]:
+        """The nodes that were shown before the connection was lost, and that the new one does not
+        have. Ask when it has shown all nodes."""
+        replayed = self._replayed
+        if replayed is None or len(replayed) > _MAX_REMEMBERED:
+            return []
+        return [
+            name for kind, name in self._last if kind == "node" and (kind, name) not in replayed
+        ]
+
 
 def _without_ages(value: Any) -> Any:
     if isinstance(value, dict):
@@ -109,6 +119,10 @@ def _show(event: pb.WatchEvent, output: str, shown: _Shown) -> None:
             kind, name, document = "placement", placement.pod, decisions.document(placement)
             line = f"placement  {decisions.summary(placement)}"
             told = {"placement": document}
+        case "synced":
+            for left in shown.left_nodes():
+                _show(pb.WatchEvent(node_gone=left), output, shown)
+            return
         case "node_gone":
             kind, name, document = "node", event.node_gone, {}
             line, told = f"gone       node {name}", {"node_gone": name}

@@ -14,6 +14,7 @@ import numpy as np
 from leadline_controller.framework.cycle import (
     Filter,
     FilterResult,
+    Prefer,
     Strategy,
     decide,
     feasible_nodes,
@@ -46,10 +47,11 @@ def decide_changed_demand(
     resource_filters: Collection[str] = RESOURCE_FILTERS,
     *,
     refused_here: bool = False,
+    prefer: Prefer | None = None,
 ) -> ChangedDemandDecision:
     """Apply Section 6.2 to `pod`, which is assigned to its `node_name` and counted in `view`.
     changed: the same pod with its new requests. refused_here: its kubelet will never do it,
-    whatever room there seems to be.
+    whatever room there seems to be. prefer: as in `decide`.
 
     It stays if r_i >= c' - c for CPU, memory and network. Otherwise it goes to a node that
     passes all filters with the new demand; the paper takes any of them, this takes the
@@ -69,7 +71,7 @@ def decide_changed_demand(
         return ChangedDemandDecision(
             "stay", view.table.names[here], without_pod.with_placement(changed, here)
         )
-    decision = decide(without_pod, changed, filters, strategy, random)
+    decision = decide(without_pod, changed, filters, strategy, random, prefer)
     if decision.node is not None:
         there = without_pod.table.index[decision.node]
         after = without_pod.with_placement(changed, there, volumes=decision.volumes())

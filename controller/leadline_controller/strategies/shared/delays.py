@@ -14,6 +14,9 @@ from leadline_controller.framework.view import ClusterView, Floats, Ints, LinkTa
 _MIN_MBPS = 0.001
 _MAX_EXPONENT = 1000
 
+# Round trips on one wired network differ by this much from one measurement to the next.
+SCATTER_MS = 1.0
+
 
 def transfer_s(view: ClusterView, pod: Pod, volume_mb: float, nodes: Ints) -> Floats:
     """Seconds that `volume_mb` (10^6 bytes) take to each of `nodes`, shape (len(nodes),).

@@ -15,6 +15,9 @@ from leadline_controller.strategies.shared.capacity import (
 )
 from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 
+# kube-scheduler rounds its points down, so totals that differ by less may be the same there.
+WHOLE_POINT = 1.0
+
 
 def rounding_option() -> Any:
     """Declare the field for `rounding` of `spread_points`."""

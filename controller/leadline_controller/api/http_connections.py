@@ -1,4 +1,4 @@
-"""Bounds the number of the extender's connections by closing the least useful one.
+"""Bounds the number of an HTTP server's connections by closing the least useful one.
 
 An attacker can open connections faster than they time out, so at the limit a new connection is
 accepted and an old one closed. Among connections without a request this is the oldest, because

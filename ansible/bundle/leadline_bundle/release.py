@@ -1,0 +1,156 @@
+"""`make dist`: all that is published of a release: wheels, checked as the package index checks
+them, and a bill of materials (CycloneDX, with licences) of each part and image."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+from leadline_bundle import debian, image
+from leadline_bundle.build import PARTS, release_version
+from leadline_bundle.debian import Package
+from leadline_bundle.tools import BundleError, Cache, run
+from leadline_bundle.wheels import EPOCH_S, UV, Wheels, environment
+
+LOCK = Path(__file__).parents[3] / "requirements-release.lock"
+FOLDERS = ("agent", "controller", "controller/experiments", "proto")
+_LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
+
+
+def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str]) -> list[Path]:
+    """Write wheels and bills of materials into `out`, which replaces it. Raises BundleError."""
+    version = release_version(source / "pyproject.toml")
+    # The bills' tool takes its time from it, too.
+    environ = {**environ, "SOURCE_DATE_EPOCH": environ.get("SOURCE_DATE_EPOCH", EPOCH_S)}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with cache.locked(), TemporaryDirectory(prefix=".dist-", dir=out.parent) as temporary:
+        new = Path(temporary) / "new"
+        new.mkdir()
+        wheels = Wheels(cache, environ)
+        for folder in FOLDERS:
+            wheels.build(new, source / folder, what=f"the wheel of {source / folder}")
+        programs = environment("release", LOCK, cache, environ) / "bin"
+        built = sorted(new.glob("*.whl"))
+        run([programs / "twine", "check", "--strict", *built], environ, "twine check")
+        bills = {}
+        for part in PARTS:
+            bill = new / f"leadline-{part}-{version}.cdx.json"
+            _write_bill(bill, source / part, new, programs, Path(temporary), environ)
+            bills[part] = json.loads(bill.read_text(encoding="utf-8"))
+        for name, packages in image.PACKAGES.items():
+            bill = new / f"{name}-image-{version}.cdx.json"
+            inner = bills["controller"]["components"] if name == "leadline-controller" else []
+            locked = [each for each in debian.read_lock() if each.name in packages]
+            whole = _of_image(name, version, locked, inner, cache, environ)
+            whole |= {key: bills["controller"][key] for key in ("bomFormat", "specVersion")}
+            bill.write_text(json.dumps(whole, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            check = "import sys; from cyclonedx.schema import SchemaVersion as S; "
+            check += "from cyclonedx.validation.json import JsonStrictValidator as V; "
+            check += "sys.exit(str(V(S.from_version(sys.argv[2])).validate_str("
+            check += "open(sys.argv[1]).read()) or '') or 0)"
+            run([programs / "python", "-c", check, bill, whole["specVersion"]], environ, bill.name)
+        cache.prune()
+        if out.exists():
+            out.rename(Path(temporary) / "old")
+        new.rename(out)
+    return sorted(out.iterdir())
+
+
+def _write_bill(
+    bill: Path,
+    folder: Path,
+    wheels: Path,
+    programs: Path,
+    temporary: Path,
+    environ: Mapping[str, str],
+) -> None:
+    """Install a part from its lock and our wheels, and write what is installed."""
+    what, venv = f"the bill of materials of {folder}", temporary / "venv"
+    run([UV, "venv", "--quiet", "--clear", "--python", sys.executable, venv], environ, what)
+    into = ("pip", "install", "--quiet", "--python", venv / "bin/python")
+    lock = ("--require-hashes", "--requirements", folder / "requirements.lock")
+    run([UV, *into, *lock], environ, what)
+    own = (f"leadline-{folder.name}", "leadline-wire")
+    run([UV, *into, "--no-deps", "--no-index", "--find-links", wheels, *own], environ, what)
+    options = ("--output-reproducible", "--gather-license-texts", "--of", "JSON")
+    project = ("--pyproject", folder / "pyproject.toml", "--mc-type", "application")
+    command = (programs / "cyclonedx-py", "environment", *options, *project, "-o", bill)
+    run([*command, venv / "bin/python"], environ, what)
+    shutil.rmtree(venv)
+
+
+def _of_image(
+    name: str,
+    version: str,
+    locked: Iterable[Package],
+    inner: Sequence[Mapping[str, Any]],
+    cache: Cache,
+    environ: Mapping[str, str],
+) -> dict[str, Any]:
+    """The bill of an image: Debian's packages for each architecture, and what is installed."""
+    components: list[Mapping[str, Any]] = list(inner)
+    for architecture in image.ARCHITECTURES:
+        packages = [each for each in locked if each.architecture == architecture]
+        files = debian.unpacked(debian.downloaded(packages, cache, environ, None))
+        for each in packages:
+            place = f"{quote(each.name)}@{quote(each.version, safe='')}"
+            purl = f"pkg:deb/debian/{place}?arch={architecture}&distro={debian.CODENAME}"
+            text = files.get(f"usr/share/doc/{each.name}/copyright")
+            found = _LICENSE.findall(text.content.decode("utf-8", "replace") if text else "")
+            # Not every copyright file can be read by machines.
+            found = found or [f"see /usr/share/doc/{each.name}/copyright in the image"]
+            component = {
+                "type": "library",
+                "bom-ref": purl,
+                "name": each.name,
+                "version": each.version,
+                "purl": purl,
+                "hashes": [{"alg": "SHA-256", "content": each.sha256}],
+                "licenses": [{"license": {"name": one}} for one in sorted(set(found))],
+            }
+            components.append(component)
+    return {
+        "metadata": {"component": {"type": "container", "name": name, "version": version}},
+        "components": components,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build all of it; the exit code is 0, 1 after an error, or 130 after Ctrl-C."""
+    checkout = Path(__file__).resolve().parents[3]
+    parser = argparse.ArgumentParser(prog="leadline_bundle.release", description="Make a release.")
+    parser.add_argument("--source", type=Path, default=checkout, help="the checkout (this one)")
+    parser.add_argument("--out", type=Path, help="the folder (dist/release in the checkout)")
+    parser.add_argument(
+        "--cache", type=Path, default=image.default_cache(), help="downloads (%(default)s)"
+    )
+    options = parser.parse_args(argv)
+    os.umask(0o022)
+    source = options.source.resolve()
+    try:
+        out = (options.out or source / "dist/release").resolve()
+        for file in build(source, out, Cache(options.cache), os.environ):
+            sys.stdout.write(f"{file}\n")
+    except BundleError as error:
+        sys.stderr.write(f"release: {error}\n")
+        return 1
+    except OSError as error:  # a full disk, or no permission
+        sys.stderr.write(f"release: {error.filename}: {error.strerror}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("release: interrupted; nothing was changed\n")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

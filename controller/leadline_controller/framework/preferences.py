@@ -1,0 +1,79 @@
+"""How a pod's preferences join a strategy's decision. Pure.
+
+Among the nodes whose total is within a tolerance of the strategy's choice, those with the largest
+weighted sum of preference scores are left, and of these the strategy chooses again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Floats, Ints
+
+MOST = 100  # kube-scheduler's MaxNodeScore
+PART = "preference"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreferenceScores:
+    """One plugin's scores of the candidates, shape (len(candidates),). raw: in the plugin's own
+    measure. normalized: 0 to 100, the more the better."""
+
+    raw: Ints
+    normalized: Ints
+
+
+# The candidates' scores, or None if all are equal.
+Preference = Callable[[ClusterView, Pod, Ints], PreferenceScores | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceRule:
+    """The plugins with their weights, by name. tolerance: in the unit of the strategy's total;
+    None for the strategy's own (Scores.tolerance)."""
+
+    plugins: Mapping[str, tuple[Preference, int]]
+    tolerance: float | None = None
+
+    def __call__(self, view: ClusterView, pod: Pod, scores: Scores, better: Better) -> Scores:
+        """The scores with the finalists that preferences leave, and with the normalized scores and
+        their weighted sum among the parts. The same scores if the pod has no preferences."""
+        found: dict[str, Ints] = {}
+        total = np.zeros(scores.total.size, dtype=np.int64)
+        for name, (score, weight) in self.plugins.items():
+            if (scored := score(view, pod, scores.candidates)) is not None:
+                found[name] = scored.normalized
+                total += weight * scored.normalized
+        if not found:
+            return scores
+        shown = {PART: total, **found}
+        parts = {name: column.astype(np.float64) for name, column in shown.items()}
+        scores = replace(scores, parts={**scores.parts, **parts})
+        tolerance = scores.tolerance if self.tolerance is None else self.tolerance
+        near = nearly_best(scores.total, scores.finalists, tolerance)
+        left = near[total[near] == total[near].max()]
+        if left.size == near.size:
+            return scores
+        finalists = (
+            left[best(scores.total[left], better)] if scores.among is None else scores.among(left)
+        )
+        why_of = scores.why
+
+        def why(at: int) -> str:
+            points = ", ".join(f"{name} {column[at]}" for name, column in found.items())
+            own = why_of(at)
+            return f"{own}; preferred among {near.size} nodes nearly as good ({points})"
+
+        return replace(scores, finalists=finalists, why=why)
+
+
+def nearly_best(total: Floats, finalists: Ints, tolerance: float) -> Ints:
+    """The positions whose total differs from the finalists' by at most the tolerance, and the
+    finalists themselves, in order. Without known totals, the finalists."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(total - total[finalists[0]]) <= tolerance
+    near[finalists] = True
+    return np.flatnonzero(near)

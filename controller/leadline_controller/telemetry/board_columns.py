@@ -1,0 +1,114 @@
+"""The newest values of all boards in columns, each value with the time at which it was measured.
+
+Views of a decision, the metrics and the map read all boards at once. Times are seconds on the
+controller's monotonic clock.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from leadline_controller.framework.view import METRICS, Bools, Floats, Ints, NodeMetrics
+from leadline_controller.telemetry.bandwidth import LinkBandwidth
+from leadline_controller.telemetry.collectors import columns
+
+LINK, USED = "link_mbps", "used_mbps"
+_BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
+
+
+class BoardColumns:
+    """A row for each board, its slot, and a column for each of `names`. values: NaN if unknown,
+    shape (slots, columns). at_s: when each was measured, same shape. is_bound: whether the
+    bandwidth is a lower bound, shape (slots,). report_s, bandwidth_s: times to live."""
+
+    def __init__(self, report_s: float, bandwidth_s: float) -> None:
+        self.names = tuple(dict.fromkeys((*METRICS, *columns())))
+        self._columns = {name: at for at, name in enumerate(self.names)}
+        self.values = np.full((64, len(self.names)), np.nan)
+        self.at_s = np.full((64, len(self.names)), -np.inf)
+        self.is_bound = np.zeros(64, dtype=np.bool_)
+        self._is_host_limited = np.zeros(64, dtype=np.bool_)
+        self._ttl_s = np.full(len(self.names), report_s)
+        self._ttl_s[_BANDWIDTH] = bandwidth_s
+        self._used_slots = 0
+        self._free_slots: list[int] = []
+
+    def take(self) -> int:
+        """An empty slot for a new board."""
+        if self._free_slots:
+            return self._free_slots.pop()
+        slot = self._used_slots
+        self._used_slots += 1
+        if slot == len(self.at_s):
+            self.values = np.concatenate((self.values, np.full_like(self.values, np.nan)))
+            self.at_s = np.concatenate((self.at_s, np.full_like(self.at_s, -np.inf)))
+            self.is_bound = np.concatenate((self.is_bound, np.zeros_like(self.is_bound)))
+            limited = self._is_host_limited
+            self._is_host_limited = np.concatenate((limited, np.zeros_like(limited)))
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Empty the slot of a board that is gone."""
+        self.values[slot], self.at_s[slot] = np.nan, -np.inf
+        self._free_slots.append(slot)
+
+    def report(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
+        """Store the values of a report. Those that it leaves out keep their older value and its
+        age."""
+        row, row_at_s = self.values[slot], self.at_s[slot]
+        for name, value in values.items():
+            column = self._columns[name]
+            row[column], row_at_s[column] = value, at_s
+
+    def set_bandwidth(self, slot: int, known: LinkBandwidth | None) -> bool:
+        """Store what is believed of a board's link now. Whether it is known and differs from
+        before, by its value or by being a lower bound."""
+        before = (self.values[slot, _BANDWIDTH], self.is_bound[slot])
+        value, at_s = (known.mbps, known.at_s) if known else (np.nan, -np.inf)
+        self.values[slot, _BANDWIDTH], self.at_s[slot, _BANDWIDTH] = value, at_s
+        self.is_bound[slot] = known is not None and known.lower_bound
+        self._is_host_limited[slot] = known is not None and known.is_host_limited
+        return known is not None and (known.mbps, known.lower_bound) != before
+
+    def value(self, slot: int, name: str, now_s: float) -> float | None:
+        """One value; None if it is unknown or too old."""
+        at = self._columns[name]
+        if now_s - self.at_s[slot, at] > self._ttl_s[at]:
+            return None
+        return float(self.values[slot, at])
+
+    def ttl_s(self, name: str) -> float:
+        """How long a value of this column is known."""
+        return float(self._ttl_s[self._columns[name]])
+
+    def fresh(self, slots: Ints, now_s: float, refresh: Callable[[int], None]) -> Floats:
+        """Rows of values, NaN where unknown, too old, or the slot is -1. refresh: is called with
+        the place in `slots` of each board whose bandwidth is too old, and sets another one, or
+        None."""
+        old = now_s - self.at_s[slots] > self._ttl_s
+        has_bandwidth = (slots >= 0) & ~np.isnan(self.values[slots, _BANDWIDTH])
+        for at in np.flatnonzero(old[:, _BANDWIDTH] & has_bandwidth).tolist():
+            refresh(at)
+            old[at, _BANDWIDTH] = False
+        values: Floats = self.values[slots]
+        values[old | (slots < 0)[:, np.newaxis]] = np.nan
+        return values
+
+    def node_metrics(self, slots: Ints, values: Floats) -> NodeMetrics:
+        """The metrics of a view. values: as `fresh` returns them, for these slots."""
+        at_s = self.at_s[slots][:, : len(METRICS)]
+        values.flags.writeable = at_s.flags.writeable = False  # views share them
+        metrics = {name: values[:, at] for at, name in enumerate(METRICS)}
+        most_mbps = values[:, _BANDWIDTH].copy()
+        bounds: Bools = self.is_bound[slots] & ~np.isnan(most_mbps)
+        link_mbps = np.nan_to_num(values[bounds, self._columns[LINK]], nan=np.inf)
+        most_mbps[bounds] = np.maximum(most_mbps[bounds], link_mbps)
+        most_mbps.flags.writeable = False
+        host_limited = self._is_host_limited[slots] & ~np.isnan(most_mbps)
+        host_limited.flags.writeable = False
+        return NodeMetrics(
+            **metrics,
+            measured_at_s=at_s,
+            bandwidth_most_mbps=most_mbps,
+            bandwidth_host_limited=host_limited,
+        )

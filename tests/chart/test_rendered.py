@@ -1,0 +1,207 @@
+"""What Helm and kustomize make of the chart and the base."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from leadline_controller.cli.commands.kube import kube
+
+from tests.chart.helm import CHART, RELEASE, HelmError, helm, values_file
+from tests.kube.daemon import toolchain
+from tests.kube.gobuild import built
+
+pytestmark = pytest.mark.chart
+
+BASE = CHART.parents[1] / "kustomize" / "base"
+Objects = dict[tuple[str, str], dict[str, Any]]
+CERTIFIED = {"certificates": {"broker": ["leadline-broker-0"]}}
+# Every kind of setting: tables in tables, lists, lists of tables, numbers, flags and odd texts.
+SETTINGS = {
+    "cluster": "attic",
+    "warm_up_s": 2.5,
+    "broker": {"host": "10.0.0.2", "port": 8883},
+    "kubernetes": {"deletion_cost": True},
+    "strategy": {"name": "dacs", "options": {"alpha": 0.25, "rate": 4}},
+    "probe": {
+        "anchors": ["n1", "n2"],
+        "networks": [],
+        "bytes_per_day": 1000000000,
+        "uplinks": [
+            {"name": 'a "quoted" <name> \\ é', "nodes": ["n1"], "mbps": 20},
+            {"name": "lte", "nodes": ["n2", "n3"], "bytes_per_day": 0},
+        ],
+    },
+    "images": {"pull_secrets": ["default/one", "default/two", "other/one"]},
+    "metrics": {"address": "0.0.0.0:50508"},
+    "rescheduling": {"mode": "manual"},
+}
+
+
+def objects(text: str) -> Objects:
+    found = [each for each in yaml.safe_load_all(text) if each]
+    named = {(each["kind"], _name(each)): each for each in found}
+    assert len(named) == len(found)
+    return named
+
+
+def _name(thing: dict[str, Any]) -> str:
+    metadata = thing["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def rendered(home: Path, values: dict[str, Any]) -> Objects:
+    return objects(helm("template", *RELEASE, values_file(home, values), home=home))
+
+
+def settings_of(made: Objects) -> dict[str, Any]:
+    return tomllib.loads(
+        made["ConfigMap", "kube-system/leadline-controller"]["data"]["controller.toml"]
+    )
+
+
+def printed(*flags: str) -> Objects:
+    """What `leadline kube manifests` prints."""
+    return objects(CliRunner().invoke(kube, ["manifests", *flags]).output)
+
+
+def test_helm_finds_nothing_to_complain_about(tmp_path: Path) -> None:
+    full = {
+        **CERTIFIED,
+        "settings": SETTINGS,
+        "broker": {"enabled": True, "certificate": "leadline-broker"},
+    }
+    for values in (CERTIFIED, full):
+        flags = ("--strict", "--namespace=kube-system", values_file(tmp_path, values))
+        said = helm("lint", *flags, CHART, home=tmp_path)
+        assert "0 chart(s) failed" in said
+
+
+def test_the_settings_are_those_of_the_values(tmp_path: Path) -> None:
+    values = {
+        "settings": SETTINGS,
+        "certificates": {"metrics": "prom", **CERTIFIED["certificates"]},
+    }
+    found = settings_of(rendered(tmp_path, values))
+
+    def files(name: str) -> dict[str, str]:
+        folder = f"/etc/leadline/pki/{name}"
+        return {
+            "ca_file": f"{folder}/ca.crt",
+            "cert_file": f"{folder}/tls.crt",
+            "key_file": f"{folder}/tls.key",
+        }
+
+    expected: dict[str, Any] = {**SETTINGS, "health": {"address": "0.0.0.0:50510"}}
+    expected["broker"] = {**expected["broker"], "tls": files("broker")}
+    expected["metrics"] = {**expected["metrics"], "tls": files("metrics")}
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        ({}, []),
+        ({"rescheduling": {"mode": "automatic"}}, ["--rescheduling"]),
+        ({"kubernetes": {"deletion_cost": True}}, ["--deletion-cost"]),
+        (
+            {"images": {"pull_secrets": ["a/b", "a/c", "d/e"]}},
+            [f"--pull-secret={key}" for key in ("a/b", "a/c", "d/e")],
+        ),
+    ],
+    ids=["least", "rescheduling", "deletion-cost", "pull-secrets"],
+)
+def test_the_rights_are_those_that_the_command_prints(
+    settings: dict[str, Any], flags: list[str], tmp_path: Path
+) -> None:
+    made = rendered(tmp_path, {"settings": settings})
+    kinds = {kind for kind, _ in printed("--rescheduling")}
+    rights = {key: each for key, each in made.items() if key[0] in kinds}
+    assert rights == printed(*flags)
+
+
+def test_a_server_that_others_reach_has_a_service_and_an_open_port(tmp_path: Path) -> None:
+    settings = {"metrics": {"address": "0.0.0.0:50508"}, "keda": {"address": "127.0.0.1:50507"}}
+    values = {"settings": settings, "certificates": {"metrics": "prometheus"}}
+    made = rendered(tmp_path, values)
+    (port,) = made["Service", "kube-system/leadline-controller"]["spec"]["ports"]
+    assert port == {"name": "metrics", "port": 50508, "targetPort": "metrics"}
+    policy = made["NetworkPolicy", "kube-system/leadline-controller"]["spec"]
+    assert policy["ingress"] == [{"ports": [{"port": "health"}, {"port": "metrics"}]}]
+    assert ("Service", "kube-system/leadline-controller") not in rendered(tmp_path, {})
+
+
+def test_each_replica_has_its_own_certificate(tmp_path: Path) -> None:
+    values = {"replicas": 2, "certificates": {"broker": ["first", "second"]}}
+    made = rendered(tmp_path, values)
+    pod = made["StatefulSet", "kube-system/leadline-controller"]["spec"]["template"]["spec"]
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "broker-certificates")
+    found = {
+        item["path"]: source["secret"]["name"]
+        for source in volume["projected"]["sources"]
+        for item in source["secret"]["items"]
+    }
+    assert found["leadline-controller-0/tls.key"] == "first"
+    assert found["leadline-controller-1/tls.key"] == "second"
+
+
+def test_a_new_setting_starts_the_pods_again(tmp_path: Path) -> None:
+    def annotations(cluster: str) -> dict[str, str]:
+        made = rendered(tmp_path, {"settings": {"cluster": cluster}})
+        template = made["StatefulSet", "kube-system/leadline-controller"]["spec"]["template"]
+        return dict(template["metadata"]["annotations"])
+
+    assert annotations("one") == annotations("one") != annotations("two")
+
+
+WRONG = [
+    ({"settings": {"borker": {}}}, "borker"),
+    ({"settings": {"probe": {"port": "high"}}}, "/settings/probe/port"),
+    ({"settings": {"rescheduling": {"mode": "on"}}}, "/settings/rescheduling/mode"),
+    ({"replica": 2}, "replica"),
+    ({"certificates": {"broker": "one"}}, "/certificates/broker"),
+    ({"replicas": 2, **CERTIFIED}, "expected one Secret for each replica"),
+    ({"broker": {"enabled": True}}, "broker.certificate: expected the name of a Secret"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), WRONG, ids=[repr(each[0]) for each in WRONG])
+def test_a_wrong_value_is_refused(values: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(HelmError) as refused:
+        rendered(tmp_path, values)
+    assert message in str(refused.value)
+
+
+def test_another_namespace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HelmError, match="install it with --namespace kube-system"):
+        helm("template", "leadline", CHART, "--namespace=default", home=tmp_path)
+
+
+def test_the_kustomize_base_is_the_chart_with_a_certificate(tmp_path: Path) -> None:
+    program = built(toolchain(os.environ), os.environ)
+    command = [str(program), "kubectl", "kustomize", str(BASE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    base, chart = objects(done.stdout), rendered(tmp_path, CERTIFIED)
+    # Kustomize names a ConfigMap by its content, where Helm has an annotation of the pods.
+    (settings,) = (each for kind, each in base if kind == "ConfigMap")
+    name = settings.partition("/")[2]
+    assert name.startswith("leadline-controller-")
+    base = objects(done.stdout.replace(name, "leadline-controller"))
+    for each in chart.values():
+        labels = each["metadata"].get("labels", {})
+        for label in ("version", "managed-by"):
+            labels.pop(f"app.kubernetes.io/{label}", None)
+        labels.pop("helm.sh/chart", None)
+    template = chart["StatefulSet", "kube-system/leadline-controller"]["spec"]["template"]
+    del template["metadata"]["annotations"]["checksum/settings"]
+    assert settings_of(base) == settings_of(chart)
+    for made in (base, chart):
+        config_map = made.pop(("ConfigMap", "kube-system/leadline-controller"))
+        assert set(config_map["data"]) == {"controller.toml"}
+    assert base == chart

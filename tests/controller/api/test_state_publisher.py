@@ -1,0 +1,386 @@
+"""What is published when: the same tests with a broker in memory and a real mosquitto."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from leadline_controller.api.home_assistant import PublishSettings, Topics
+from leadline_controller.framework.model import Node
+from leadline_controller.framework.ports import NodeDeleted, PodChanged, Relisted
+from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.state import Agent
+
+from tests.controller.api.api_harness import ControllerHarness, node, pod
+from tests.controller.api.state_brokers import (
+    CLUSTER,
+    MemoryBroker,
+    RunningController,
+    StateBroker,
+    mosquitto_broker,
+)
+
+ON, OFF = PublishSettings(home_assistant=True), PublishSettings()
+TOPICS = Topics(CLUSTER)
+ROOT = f"leadline/state/{CLUSTER}"
+ENTITIES = 6
+
+
+@pytest.fixture(params=["memory", pytest.param("mosquitto", marks=pytest.mark.broker)])
+def broker(request: pytest.FixtureRequest) -> Iterator[StateBroker]:
+    if request.param == "memory":
+        yield MemoryBroker()
+    else:
+        with mosquitto_broker() as broker:
+            yield broker
+
+
+class Home:
+    """A cluster with its broker, and a clock that moves with each tick."""
+
+    def __init__(self, broker: StateBroker, *names: str) -> None:
+        self.broker = broker
+        self.world = ControllerHarness()
+        self.world.cluster.apply(Relisted(tuple(node(name) for name in names), ()))
+
+    def start(self, settings: PublishSettings = ON) -> RunningController:
+        return self.broker.start(settings, self.world.cluster, self.world.telemetry)
+
+    def run(self, *controllers: RunningController, for_s: float = 5.0) -> None:
+        end_s = self.world.now_s + for_s
+        while self.world.now_s < end_s:
+            self.world.now_s += 1.0
+            for controller in controllers:
+                controller.tick(self.world.now_s)
+
+    def report(self, name: str, celsius: float, **flags: bool) -> None:
+        reading = BoardReading({"cpu_celsius": celsius}, flags=flags)
+        self.world.telemetry.report(name, self.world.stamp(name), reading)
+
+    def hear(self, name: str, version: str = "0.1.0") -> None:
+        agent = Agent(name, version=version, hardware_model="Pi 4")
+        self.world.telemetry.birth(agent, self.world.stamp(name))
+
+    def discovered(self, name: str = "") -> dict[str, Any]:
+        """The discovery messages at the broker, of a board or of all."""
+        of_board = set(TOPICS.of_board(name)) if name else None
+        return {
+            topic: json.loads(payload)
+            for topic, payload in dict(self.broker.retained).items()
+            if (topic in of_board if of_board is not None else topic.endswith("/config"))
+        }
+
+    def state(self, name: str) -> dict[str, Any]:
+        """The board's state at the broker; without keys while there is none."""
+        state: dict[str, Any] = json.loads(self.broker.retained.get(f"{ROOT}/boards/{name}", b"{}"))
+        return state
+
+    def said_of_controller(self) -> bytes | None:
+        return self.broker.retained.get(f"{ROOT}/controller")
+
+    def settle_retained(self, controller: RunningController, count: int) -> None:
+        """Wait until a controller has what the broker retained."""
+        self.broker.settle(lambda: len(controller.publisher._kept) == count, "all has come")
+
+    def settle_discovered(self, name: str, count: int = ENTITIES) -> None:
+        self.broker.settle(
+            lambda: len(self.discovered(name)) == count, f"{name} has {count} discovery messages"
+        )
+
+
+def test_a_board_is_discovered_and_its_state_is_there(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1", "pi-2")
+    home.hear("pi-1")
+    home.report("pi-1", 48.31, throttled=False, under_voltage=True)
+    home.world.cluster.apply(PodChanged(pod("web", node_name="pi-1")))
+    home.run(home.start())
+    home.settle_discovered("pi-1")
+    home.settle_discovered("pi-2")
+    broker.settle(lambda: home.said_of_controller() == b"online", "the controller is online")
+    broker.settle(lambda: home.state("pi-1") and home.state("pi-2"), "both states")
+    assert home.state("pi-1") == {
+        "online": True,
+        "agent": "online",
+        "temperature_celsius": 48.3,
+        "throttled": False,
+        "under_voltage": True,
+        "bandwidth_mbps": None,
+        "bandwidth_is_lower_bound": None,
+        "pods": 1,
+    }
+    assert home.state("pi-2") == dict.fromkeys(home.state("pi-1")) | {"agent": "unknown", "pods": 0}
+
+
+def test_without_the_setting_nothing_is_published(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1")
+    home.run(home.start(OFF), for_s=70)
+    broker.say("end", b"x")
+    assert set(broker.seen) == {"end"}
+
+
+def test_a_standby_publishes_nothing_until_it_leads(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1")
+    standby = home.start()
+    standby.leads = False
+    home.run(standby, for_s=70)
+    broker.say("end", b"x")
+    assert set(broker.seen) == {"end"}
+    standby.leads = True
+    home.run(standby)
+    home.settle_discovered("pi-1")
+
+
+def test_a_state_is_published_when_it_changes_and_at_most_every_interval(
+    broker: StateBroker,
+) -> None:
+    home = Home(broker, "pi-1")
+    home.hear("pi-1")
+    home.report("pi-1", 40.0)
+    controller, topic = home.start(), f"{ROOT}/boards/pi-1"
+    home.run(controller, for_s=3)
+    broker.settle(lambda: broker.seen[topic] == 1, "the first state")
+    home.report("pi-1", 41.0)
+    home.run(controller, for_s=28)
+    home.report("pi-1", 42.0)
+    home.run(controller, for_s=3)
+    broker.settle(lambda: home.state("pi-1").get("temperature_celsius") == 42, "the newest")
+    assert broker.seen[topic] == 2
+    for _ in range(6):  # no change, but the same reports
+        home.report("pi-1", 42.0)
+        home.run(controller, for_s=20)
+    broker.settle(lambda: broker.seen[topic] == 3, "a state is repeated before it expires")
+
+
+def test_a_start_keeps_what_the_broker_has_until_the_first_report(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1", "pi-2")
+    home.hear("pi-1")
+    home.report("pi-1", 40.0)
+    first = home.start()
+    home.run(first)
+    broker.settle(lambda: home.state("pi-1").get("temperature_celsius") == 40, "the first state")
+    first.end()
+    restarted = Home(broker, "pi-1", "pi-2")
+    second = restarted.start()
+    restarted.run(second, for_s=1)
+    restarted.hear("pi-1")  # its retained birth
+    restarted.hear("pi-2")
+    restarted.run(second, for_s=20)
+    broker.say("settled", b"x")
+    assert (home.state("pi-1")["online"], home.state("pi-1")["temperature_celsius"]) == (True, 40)
+    restarted.report("pi-1", 41.0)
+    restarted.run(second, for_s=1)
+    broker.settle(lambda: home.state("pi-1")["temperature_celsius"] == 41, "the first report")
+    restarted.run(second, for_s=20)
+    broker.settle(lambda: home.state("pi-2").get("agent") == "online", "one that never reports")
+    assert home.state("pi-2")["temperature_celsius"] is None
+
+
+def test_a_value_that_is_too_old_becomes_unknown(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1")
+    home.hear("pi-1")
+    home.report("pi-1", 40.0, throttled=True)
+    controller = home.start()
+    home.run(controller)
+    broker.settle(lambda: home.state("pi-1").get("online"), "it is online")
+    home.run(controller, for_s=100)
+    broker.settle(lambda: home.state("pi-1")["agent"] == "silent", "its reports ended")
+    state = home.state("pi-1")
+    assert (state["online"], state["temperature_celsius"], state["throttled"]) == (
+        False,
+        None,
+        None,
+    )
+
+
+def test_a_restart_publishes_no_discovery_again_but_what_changed(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1", "pi-2")
+    for name in ("pi-1", "pi-2"):
+        home.hear(name)
+    first = home.start()
+    home.run(first)
+    home.settle_discovered("pi-2")
+    first.end()
+    home.hear("pi-2", version="0.2.0")
+    second = home.start()
+    home.settle_retained(second, 2 * ENTITIES)
+    home.run(second)
+    version = next(iter(TOPICS.of_board("pi-2")))
+    broker.settle(
+        lambda: home.discovered()[version]["device"]["sw_version"] == "0.2.0", "the new version"
+    )
+    broker.settle(lambda: all(broker.seen[t] == 2 for t in TOPICS.of_board("pi-2")), "all of it")
+    assert [broker.seen[topic] for topic in TOPICS.of_board("pi-1")] == [1] * ENTITIES
+
+
+def test_a_controller_that_has_not_heard_a_board_yet_leaves_what_is_known_of_it(
+    broker: StateBroker,
+) -> None:
+    home = Home(broker, "pi-1")
+    home.hear("pi-1")
+    first = home.start()
+    home.run(first)
+    home.settle_discovered("pi-1")
+    first.end()
+    unheard = Home(broker, "pi-1")
+    second = unheard.start()
+    home.settle_retained(second, ENTITIES)
+    unheard.run(second)
+    broker.say("settled", b"x")
+    assert {each["device"]["model"] for each in home.discovered("pi-1").values()} == {"Pi 4"}
+    assert [broker.seen[topic] for topic in TOPICS.of_board("pi-1")] == [1] * ENTITIES
+
+
+def test_a_board_that_left_is_removed_after_ten_minutes(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1", "pi-2")
+    controller = home.start()
+    home.run(controller)
+    home.settle_discovered("pi-2")
+    home.world.cluster.apply(NodeDeleted("pi-2"))
+    home.run(controller, for_s=500)
+    broker.say("settled", b"x")
+    assert len(home.discovered("pi-2")) == ENTITIES
+    home.run(controller, for_s=300)
+    home.settle_discovered("pi-2", 0)
+    home.settle_discovered("pi-1")
+
+
+def test_a_board_that_left_while_no_controller_ran_is_removed(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1", "pi-2")
+    first = home.start()
+    home.run(first)
+    home.settle_discovered("pi-2")
+    first.end()
+    home.world.cluster.apply(NodeDeleted("pi-2"))
+    second = home.start()
+    home.settle_retained(second, 2 * ENTITIES)
+    home.run(second, for_s=700)
+    home.settle_discovered("pi-2", 0)
+    home.settle_discovered("pi-1")
+
+
+def test_nothing_is_removed_before_the_nodes_are_listed(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1")
+    first = home.start()
+    home.run(first)
+    home.settle_discovered("pi-1")
+    first.end()
+    unlisted = ControllerHarness()
+    second = broker.start(ON, unlisted.cluster, unlisted.telemetry)
+    home.settle_retained(second, ENTITIES)
+    home.run(second, for_s=700)
+    broker.say("settled", b"x")
+    home.settle_discovered("pi-1")
+
+
+def test_switched_off_its_own_messages_are_removed_and_no_others(broker: StateBroker) -> None:
+    others = {
+        "homeassistant/sensor/leadline_other/pi-1_pods/config": b"{}",
+        "homeassistant/sensor/leadline_home_lab/config": b"{}",
+        "homeassistant/sensor/pi-1_pods/config": b"{}",
+    }
+    for topic, payload in others.items():
+        broker.say(topic, payload, retain=True)
+    home = Home(broker, "pi-1", "pi-2")
+    first = home.start()
+    home.run(first)
+    home.settle_discovered("pi-1")
+    home.settle_discovered("pi-2")
+    first.end()
+    second = home.start(OFF)
+    home.settle_retained(second, 2 * ENTITIES)
+    home.run(second)
+    broker.settle(lambda: home.discovered().keys() == others.keys(), "only others' are left")
+
+
+def test_when_home_assistant_starts_all_is_said_again(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1")
+    controller = home.start()
+    home.run(controller, for_s=70)
+    home.settle_discovered("pi-1")
+    before = broker.seen.copy()
+    broker.say("homeassistant/status", b"offline")
+    broker.say("homeassistant/status", b"online")
+
+    def is_repeated() -> bool:
+        home.run(controller, for_s=1)
+        return controller.publisher._repeated_s == home.world.now_s
+
+    broker.settle(is_repeated, "it is heard")
+    # The clock stands still, so that what a slow machine takes to deliver it is no minute.
+    said = [*TOPICS.of_board("pi-1"), f"{ROOT}/controller", f"{ROOT}/boards/pi-1"]
+    broker.settle(lambda: all(broker.seen[each] > before[each] for each in said), "all again")
+    twice = broker.seen.copy()
+    broker.say("homeassistant/status", b"online")
+    home.run(controller, for_s=30)  # not twice in a minute
+    broker.say("settled", b"x")
+    assert [broker.seen[t] for t in TOPICS.of_board("pi-1")] == [
+        twice[t] for t in TOPICS.of_board("pi-1")
+    ]
+
+
+def test_a_controller_that_dies_is_offline_and_the_next_leader_is_not(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1")
+    leader, standby = home.start(), home.start()
+    standby.leads = False
+    home.run(leader, standby)
+    broker.settle(lambda: home.said_of_controller() == b"online", "the leader is online")
+    leader.leads = False
+    leader.reconnect()
+    broker.settle(lambda: home.said_of_controller() == b"offline", "its will")
+    standby.leads = True
+    home.run(leader, standby, for_s=1)
+    broker.settle(lambda: home.said_of_controller() == b"online", "the next one leads")
+    leader.reconnect()  # as when its old session ends late
+
+    def is_repaired() -> bool:
+        home.run(leader, standby, for_s=1)
+        is_online = home.said_of_controller() == b"online"
+        return is_online and broker.seen[f"{ROOT}/controller"] >= 5
+
+    broker.settle(is_repaired, "it stays online")
+
+
+def test_a_leader_that_is_stopped_says_so_and_a_standby_does_not(broker: StateBroker) -> None:
+    home = Home(broker, "pi-1")
+    leader, standby = home.start(), home.start()
+    standby.leads = False
+    home.run(leader, standby)
+    broker.settle(lambda: home.said_of_controller() == b"online", "the leader is online")
+    # While something is sent to it, mosquitto may see its connection end before its DISCONNECT.
+    home.settle_retained(standby, ENTITIES)
+    standby.end()
+    broker.say("settled", b"x")
+    assert home.said_of_controller() == b"online"
+    leader.end()
+    broker.settle(lambda: home.said_of_controller() == b"offline", "the leader ended")
+
+
+def test_a_node_whose_name_is_no_level_of_a_topic_is_left_out(broker: StateBroker) -> None:
+    home = Home(broker)
+    names = ["pi-1", "a/b", "+", "#", "a\0b", "$x", "", "ä", "x" * 300]
+    home.world.cluster.apply(Relisted(tuple(Node(name, allocatable={}) for name in names), ()))
+    home.run(home.start())
+    home.settle_discovered("pi-1")
+    broker.say("settled", b"x")
+    assert len(home.discovered()) == ENTITIES
+    assert [topic for topic in broker.retained if "/boards/" in topic] == [f"{ROOT}/boards/pi-1"]
+
+
+def test_with_a_short_interval_each_of_many_boards_has_its_turn() -> None:
+    broker = MemoryBroker()
+    home = Home(broker, *(f"n{i}" for i in range(1_100)))
+    home.run(home.start(PublishSettings(home_assistant=True, interval_s=1.0)), for_s=10)
+    assert sum(topic.startswith(f"{ROOT}/boards/") for topic in broker.retained) == 1_100
+
+
+def test_thousands_of_boards_are_published_a_few_at_a_time() -> None:
+    broker = MemoryBroker()
+    home = Home(broker, *(f"n{i}" for i in range(3_000)))
+    controller = home.start()
+    before = 0
+    for _ in range(10):
+        home.run(controller, for_s=1)
+        said = broker.seen.total()
+        assert said - before <= 500 + 20 * ENTITIES + 1
+        before = said
+    assert sum(topic.startswith(f"{ROOT}/boards/") for topic in broker.retained) == 3_000
