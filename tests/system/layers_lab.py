@@ -113,7 +113,7 @@ def play(scheduler: str, sequence: Sequence[str], boards: Sequence[BoardSpec] = 
         _warm_up(running)
         by = "leadline" if grpc else "default-scheduler"
         starts = _placed(running, sequence, names, by, grpc)
-        return Played(starts, images(grpc) if grpc else {})
+        return Played(starts, _all_known(grpc) if grpc else {})
 
 
 def push_images(running: RunningLab, wanted: set[str]) -> dict[str, str]:
@@ -168,6 +168,17 @@ def images(grpc: str) -> dict[str, Any]:
     assert answer.returncode == 0, answer.stderr
     found: dict[str, Any] = json.loads(answer.stdout)
     return found
+
+
+def _all_known(grpc: str) -> dict[str, Any]:
+    """What `leadline images` says once the registry was asked for all that nodes list: kubelets
+    list an image some seconds after its pull, and by two names."""
+    return eventually(
+        lambda: images(grpc),
+        lambda found: all(each["images"] == each["wanted"] for each in found["registries"]),
+        "the registry told the layers of all images",
+        every_s=0.5,
+    )
 
 
 def _warm_up(running: RunningLab) -> None:

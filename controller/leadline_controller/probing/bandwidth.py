@@ -145,6 +145,8 @@ class BandwidthPlanner:
         self._running: dict[str, _Running] = {}
         self._tested_s: dict[str, float] = {}  # as client
         self._checked_s: dict[str, float] = {}  # as either
+        # The last test as client with a server that was fast enough, else the first one as client.
+        self._checked_as_client_s: dict[str, float] = {}
         self._seek_s: dict[str, float] = {}  # the next search for an exact measurement
         self._look_s: dict[str, float] = {}  # before then no test of the node is due, or paid
         # The servers of the node's tests as client since its last result, the newest last.
@@ -292,8 +294,9 @@ class BandwidthPlanner:
         budgets are charged. ends_s: the latest end. most_s: how long it may transfer."""
         self._running[lease_id] = _Running(planned, ends_s, most_s)
         self._tested_s[planned.client] = now_s
+        self._checked_as_client_s.setdefault(planned.client, now_s)
         if planned.checks_client:  # else it is still due, with a faster peer
-            self._checked_s[planned.client] = now_s
+            self._checked_s[planned.client] = self._checked_as_client_s[planned.client] = now_s
         self._look_s.update(dict.fromkeys((planned.client, planned.server), ends_s))
         if planned.checks_server:
             self._checked_s[planned.server] = now_s
@@ -397,9 +400,11 @@ class BandwidthPlanner:
         elif carried_share > _BUSY_SHARE or is_open(link):
             interval_s = self._rarely_s
         # What it says as a server does not make a value valid for longer, nor does a failed test.
-        has_failed = bool(self._failures.get(link.name))
-        again_s = self._retry_s(link.name) if has_failed else max(interval_s, MEASURED_AGAIN_S)
-        as_client_s = self._tested_s.get(link.name, inf) + again_s
+        if self._failures.get(link.name):
+            as_client_s = self._tested_s[link.name] + self._retry_s(link.name)
+        else:
+            again_s = max(interval_s, MEASURED_AGAIN_S)
+            as_client_s = self._checked_as_client_s.get(link.name, inf) + again_s
         return min(self._checked_s.get(link.name, -inf) + interval_s, as_client_s)
 
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
@@ -567,7 +572,8 @@ class BandwidthPlanner:
         self._forgot_s = now_s
         old = [name for name, x in self._node_accounts.items() if now_s - x.at_s > DAY_S]
         for name in old:
-            times = (self._tested_s, self._checked_s, self._seek_s, self._look_s)
+            checked = self._checked_s, self._checked_as_client_s
+            times = (self._tested_s, *checked, self._seek_s, self._look_s)
             for of_nodes in (self._node_accounts, *times, self._failures, self._unsettled):
                 of_nodes.pop(name, None)
 

@@ -306,11 +306,8 @@ class NodeBandwidths:
                 is_faster = test.mbps > known.mbps / AGREEING_SHARE
                 self._agree(node, peer, known, result, is_faster=is_faster)
         elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
-            if not result.is_claim:
-                known.bound = replace(result, lower_bound=True)
             is_peers_fault = of_peer is not None and not of_peer.is_suspect
-            if is_peers_fault and known.lower is not None and known.lower.peer == peer:
-                known.lower = None
+            _explain(known, result, by=peer if is_peers_fault else None)
         elif node != test.unhindered and (
             test.is_exact
             or test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(known.mbps)
@@ -475,6 +472,18 @@ def _result(
         measured_s=-inf if is_claim else at_s,
         tested_mbps=0.0 if is_claim else test.mbps,
     )
+
+
+def _explain(known: _Known, result: _Known, by: str | None) -> None:
+    """Count a result that something explains. by: the peer that does, if its value is certain."""
+    if not result.is_claim:
+        known.bound = replace(result, lower_bound=True)
+    if (lower := known.lower) is None:
+        return
+    # However slow the peer is: if the link does more than what made it suspect, that was wrong.
+    is_refuted = not result.is_claim and result.mbps > lower.mbps / AGREEING_SHARE
+    if is_refuted or lower.peer == by:
+        known.lower = None
 
 
 def _is_available(test: BandwidthTest, known: _Known, used_mbps: float) -> bool:

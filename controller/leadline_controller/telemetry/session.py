@@ -143,6 +143,7 @@ class BrokerSession:
         self._stopping = False
         self._is_down_logged = False
         self._has_session = self._is_refused = False
+        self._is_left = False  # because the broker was silent; what came may still be unread
         self._since_s = now_s()
         self._why = "it has not answered yet"
         self._refused: tuple[str, ...] = ()
@@ -213,6 +214,7 @@ class BrokerSession:
         if not isinstance(connection, socket.socket) or not self._client.is_connected():
             return
         if now_s - max(self._since_s, self._client.heard_s or -math.inf, self._awake_s) >= SILENT_S:
+            self._is_left = True
             with suppress(OSError):  # the network thread sees it end, and connects again
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
         elif now_s - self._ping[1] >= _PING_EVERY_S:
@@ -288,12 +290,13 @@ class BrokerSession:
     def _disconnected(
         self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, *___: Any
     ) -> None:
-        had_session, is_refused = self._has_session, self._is_refused
-        self._has_session = self._is_refused = False
+        had_session, is_refused, is_left = self._has_session, self._is_refused, self._is_left
+        self._has_session = self._is_refused = self._is_left = False
         if self._stopping or is_refused:  # then why is known
             return
         now_s, told = self._now_s(), flags.is_disconnect_packet_from_server
-        silent = now_s - max(self._client.begun_s, self._client.heard_s or -math.inf) >= SILENT_S
+        heard_s = max(self._client.begun_s, self._client.heard_s or -math.inf)
+        silent = is_left or now_s - heard_s >= SILENT_S
         lost = f"it did not answer for {SILENT_S:g} s" if silent else "the connection was lost"
         if had_session:  # else an attempt to begin one failed
             self._since_s = now_s

@@ -230,6 +230,33 @@ def test_a_throttled_peer_does_not_slow_a_node_that_only_it_has_measured() -> No
     assert beliefs.of("b") == LinkBandwidth(100.0, beliefs.now_s)
 
 
+@pytest.mark.parametrize("hindered", [True, False])
+def test_a_slow_peer_clears_suspects_of_which_it_measures_more(hindered: bool) -> None:
+    """A busy machine cuts a test of the only two fast boards to a crawl."""
+    beliefs = Beliefs({"a": 100.0, "b": 100.0, "slow": 4.0, "tardy": 6.0})
+    for _ in range(2):
+        beliefs.all_pairs(beliefs.true_mbps)
+    beliefs.measured("a", "b", 2.0, hindered=hindered)
+    assert beliefs.suspects() == {"a", "b"}
+    beliefs.test("slow", "a")
+    assert beliefs.suspects() == {"a", "b"}, "no node is believed about itself"
+    beliefs.test("a", "slow")
+    assert beliefs.suspects() == {"b"}
+    beliefs.test("b", "tardy")
+    assert beliefs.mbps("a", "b", "slow", "tardy") == [100.0, 100.0, 4.0, 6.0]
+    assert not beliefs.suspects()
+
+
+def test_a_slow_peer_does_not_clear_a_suspect_of_which_it_measures_no_more() -> None:
+    beliefs = fleet(slow=5.0)
+    beliefs.true_mbps["a"] = 5.0
+    beliefs.test("a", "b")
+    beliefs.test("a", "slow")
+    assert beliefs.suspects() == {"a", "b"}
+    beliefs.test("a", "c")
+    assert beliefs.of("a") == LinkBandwidth(5.0, beliefs.now_s)
+
+
 def test_of_two_nodes_both_are_believed_slow() -> None:
     """Nobody can say which link it is."""
     beliefs = Beliefs(dict.fromkeys("ab", 100.0))
