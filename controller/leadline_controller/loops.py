@@ -131,6 +131,7 @@ async def publish(
         while True:
             try:
                 publisher.tick(clock.now_s(), acts=leadership.leads() and is_connected())
+                errors.succeeded()
             except Exception as error:  # noqa: BLE001  # any error is logged once
                 errors.failed(error, "publishing states failed, trying again: %s")
             await clock.sleep(_PUBLISH_TICK_S)

@@ -26,7 +26,7 @@ from leadline_bundle.debian import Package
 from leadline_bundle.lock import read_lock
 from leadline_bundle.oci import File
 from leadline_bundle.targets import Target
-from leadline_bundle.tools import BundleError, Cache
+from leadline_bundle.tools import BundleError, Cache, default_cache, ended
 from leadline_bundle.wheels import EPOCH_S, Wheels
 
 # Go's and Debian's name of an architecture -> what uname calls it.
@@ -292,12 +292,6 @@ def build(
     return written
 
 
-def default_cache() -> Path:
-    """Where downloads are kept, unless somebody says otherwise."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/")) / ".cache"
-    return Path(caches) / "leadline" / "image"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the images; the exit code is 0, 1 after an error, or 130 after Ctrl-C."""
     checkout = Path(__file__).resolve().parents[3]
@@ -305,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--source", type=Path, default=checkout, help="the checkout (this one)")
     parser.add_argument("--out", type=Path, help="their folder (dist/image in the checkout)")
     parser.add_argument(
-        "--cache", type=Path, default=default_cache(), help="downloads (%(default)s)"
+        "--cache", type=Path, default=default_cache("image"), help="downloads (%(default)s)"
     )
     parser.add_argument(
         "--apt-sources",
@@ -316,25 +310,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.umask(0o022)
     source = options.source.resolve()
-    try:
+
+    def work() -> None:
         if options.lock:
             names = {name for packages in PACKAGES.values() for name in packages}
             debian.write_lock(debian.LOCK, names, ARCHITECTURES, os.environ, options.apt_sources)
-            return 0
+            return
         out = (options.out or source / "dist/image").resolve()
         cache = Cache(options.cache)
         for file in build(source, out, cache, os.environ, options.apt_sources):
             sys.stdout.write(f"{file}\n")
-    except BundleError as error:
-        sys.stderr.write(f"image: {error}\n")
-        return 1
-    except OSError as error:  # a full disk, or no permission
-        sys.stderr.write(f"image: {error.filename}: {error.strerror}\n")
-        return 1
-    except KeyboardInterrupt:
-        sys.stderr.write("image: interrupted\n")
-        return 130
-    return 0
+
+    return ended("image", work)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from leadline_bundle import debian, image
 from leadline_bundle.build import PARTS, release_version
 from leadline_bundle.debian import Package
-from leadline_bundle.tools import BundleError, Cache, run
+from leadline_bundle.tools import Cache, default_cache, ended, run
 from leadline_bundle.wheels import EPOCH_S, UV, Wheels, environment
 
 LOCK = Path(__file__).parents[3] / "requirements-release.lock"
@@ -131,25 +131,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--source", type=Path, default=checkout, help="the checkout (this one)")
     parser.add_argument("--out", type=Path, help="the folder (dist/release in the checkout)")
     parser.add_argument(
-        "--cache", type=Path, default=image.default_cache(), help="downloads (%(default)s)"
+        "--cache", type=Path, default=default_cache("image"), help="downloads (%(default)s)"
     )
     options = parser.parse_args(argv)
     os.umask(0o022)
     source = options.source.resolve()
-    try:
+
+    def work() -> None:
         out = (options.out or source / "dist/release").resolve()
         for file in build(source, out, Cache(options.cache), os.environ):
             sys.stdout.write(f"{file}\n")
-    except BundleError as error:
-        sys.stderr.write(f"release: {error}\n")
-        return 1
-    except OSError as error:  # a full disk, or no permission
-        sys.stderr.write(f"release: {error.filename}: {error.strerror}\n")
-        return 1
-    except KeyboardInterrupt:
-        sys.stderr.write("release: interrupted; nothing was changed\n")
-        return 130
-    return 0
+
+    return ended("release", work)
 
 
 if __name__ == "__main__":
