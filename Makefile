@@ -198,10 +198,10 @@ bundle: env ## Build dist/bundle: all that boards install, for a rollout without
 	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
 
 image: env ## Build dist/image: OCI images of the controller and a broker, for amd64 and arm64
-	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.image
+	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.image $(if $(APT_SOURCES),--apt-sources $(APT_SOURCES))
 
 image-lock: env ## Take Debian's newest packages into the images: ansible/bundle/debian.lock
-	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.image --lock
+	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.image --lock $(if $(APT_SOURCES),--apt-sources $(APT_SOURCES))
 
 dist: env ## Build dist/release: checked wheels, and bills of materials with licences
 	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle.release

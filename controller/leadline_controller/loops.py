@@ -73,6 +73,7 @@ async def measure(
                 probe_scheduler.tick(now_s)
             else:
                 probe_scheduler.tick_as_standby(now_s)
+            errors.succeeded()
         except Exception as error:  # noqa: BLE001  # any error is logged once
             errors.failed(error, "probing the network failed, trying again: %s")
         await clock.sleep(_PROBE_TICK_S)
@@ -86,6 +87,7 @@ async def estimate(telemetry: TelemetryState, clock: Clock) -> None:
         start_s = clock.now_s()
         try:
             await asyncio.to_thread(telemetry.estimate_rtts, start_s)
+            errors.succeeded()
         except Exception as error:  # noqa: BLE001  # measured values still count
             errors.failed(error, "estimating round trips failed, trying again: %s")
         took_s = clock.now_s() - start_s
@@ -111,6 +113,7 @@ async def sample(
                     blocks = await asyncio.to_thread(sampler.sample, clock.now_s(), unix_s)
                     if leadership.leads():
                         history.put_series(blocks)
+                errors.succeeded()
             except Exception as error:  # noqa: BLE001  # any error is logged once
                 errors.failed(error, "keeping the history failed, trying again: %s")
             await clock.sleep(_SAMPLE_EVERY_S)
@@ -152,7 +155,10 @@ async def warn_about_nodes(
         said = [(node, each) for node in nodes().values() for each in node.warnings]
         told.intersection_update({(node.name, each) for node, each in said})
         for node, warning in said:
-            if (node.name, warning) in told or not leadership.leads():
+            now = nodes().get(node.name)
+            if (node.name, warning) in told or now is None or warning not in now.warnings:
+                continue
+            if not leadership.leads():
                 continue
             try:
                 event = Event("Warning", "UnknownAnnotation", warning, once=True)
@@ -183,6 +189,7 @@ async def follow_pulls(
                 mbps = images.observe(pull)
                 if mbps is not None:
                     telemetry.pulled(pull.node, mbps, clock.now_s())
+                errors.succeeded()
             except Exception as error:  # noqa: BLE001  # the next pull may be better
                 errors.failed(error, "a pull on node %s is not counted: %s", pull.node)
 

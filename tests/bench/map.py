@@ -1,4 +1,5 @@
 """The map's page in Chromium: first paint, frames while updates arrive, and what an hour leaves.
+`python -m tests.bench.map hour` leaves the page open for a real hour.
 
 The server's answers are made up, so this is the page alone. Chromium draws without a GPU here, on
 the cores that all else uses too: read the numbers beside those of 4 boards.
@@ -6,6 +7,8 @@ the cores that all else uses too: read the numbers beside those of 4 boards.
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Any
 
 from playwright.sync_api import Browser
@@ -16,7 +19,7 @@ from tests.web.canned import NOW_UNIX_S, Canned, Cluster, served
 UPDATES_PER_S = 10
 WATCHED_S = 10
 # An hour of the server's updates, at most two a second, as fast as the page takes them.
-HOUR = 7200
+HOUR, UPDATE_EVERY_S = 7200, 0.5
 FRAMES = """() => {
     globalThis.frames_ms = [];
     let last = performance.now();
@@ -31,8 +34,13 @@ PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startT
 DRAWN = "() => performance.now()"
 
 
-def main() -> None:
-    """Print a line for each size, then the growth."""
+def main(is_real_hour: bool = False) -> None:
+    """Print a line for each size, then the growth; or that alone, of a real hour."""
+    if is_real_hour:
+        cluster = Cluster(300)
+        with chromium() as browser, served(cluster) as server:
+            _growth(browser, server, cluster, UPDATE_EVERY_S)
+        return
     print(f"{'boards':>6} {'first paint':>12} {'map drawn':>10} {'frames/s':>9} {'95 %':>10}")
     with chromium() as browser:
         for boards in (4, 300):
@@ -74,10 +82,17 @@ def _frames(browser: Browser, server: Canned, cluster: Cluster) -> None:
         )
 
 
-def _growth(browser: Browser, server: Canned, cluster: Cluster) -> None:
-    """Memory after a garbage collection, and elements, at the start, then after each quarter."""
+def _growth(
+    browser: Browser, server: Canned, cluster: Cluster, update_every_s: float = 0.01
+) -> None:
+    """Memory after a garbage collection, and elements, at the start, then after each quarter.
+    update_every_s: at least 10 ms, so that updates are not faster than the page reads them."""
     print(f"\n{HOUR} updates and {HOUR // 5} decisions, 300 boards: what the page holds")
-    print(f"{'updates':>8} {'heap MB':>8} {'elements':>9} {'decisions':>10} {'charts':>7}")
+    print(
+        f"{'updates':>8} {'open for s':>10} {'heap MB':>8} {'elements':>9} {'decisions':>10} "
+        f"{'charts':>7}"
+    )
+    begun_s = time.monotonic()
     with page_of(browser) as (page, _):
         session = page.context.new_cdp_session(page)
         page.goto(server.address)
@@ -89,14 +104,15 @@ def _growth(browser: Browser, server: Canned, cluster: Cluster) -> None:
                 heap: dict[str, Any] = session.send("Runtime.getHeapUsage")
                 held = page.evaluate("() => leadline.counts()")
                 print(
-                    f"{number:8} {heap['usedSize'] / 1e6:8.1f} {held['elements']:9} "
+                    f"{number:8} {time.monotonic() - begun_s:10.0f} "
+                    f"{heap['usedSize'] / 1e6:8.1f} {held['elements']:9} "
                     f"{held['decisions']:10} {held['charts']:7}",
                     flush=True,
                 )
             _update(cluster, server, number)
-            # Not faster than the page reads them.
-            page.wait_for_timeout(10)
+            left_s = begun_s + (number + 1) * update_every_s - time.monotonic()
+            page.wait_for_timeout(1000 * max(left_s, 0.01))
 
 
 if __name__ == "__main__":
-    main()
+    main(is_real_hour=sys.argv[1:] == ["hour"])

@@ -20,7 +20,7 @@ import pytest
 from leadline_bundle import image, release
 from leadline_bundle.lock import for_target, name_and_version, read_lock
 from leadline_bundle.targets import Target
-from leadline_bundle.tools import Cache
+from leadline_bundle.tools import Cache, default_cache
 from leadline_bundle.wheels import Wheels, environment
 
 from tests.system.daemons import clean_environ
@@ -36,7 +36,7 @@ ARCHITECTURES = len(image.ARCHITECTURES)
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that `make dist` makes; its wheels passed `twine check --strict`."""
     out = tmp_path_factory.mktemp("dist") / "release"
-    release.build(REPOSITORY, out, Cache(image.default_cache()), os.environ)
+    release.build(REPOSITORY, out, Cache(default_cache("image")), os.environ)
     return out
 
 
@@ -44,7 +44,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def index(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a package index (PEP 503) with our wheels and the locked ones, and no others."""
     folder = tmp_path_factory.mktemp("index") / "simple"
-    cache = Cache(image.default_cache())
+    cache = Cache(default_cache("image"))
     target = Target(f"3.{sys.version_info.minor}", platform.machine())
     parts = ("agent", "controller")
     locked = {
@@ -87,7 +87,7 @@ def index(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_pipx_runs_it_from_an_index(
     distribution: str, command: list[str], answer: str, index: str, tmp_path: Path
 ) -> None:
-    cache = Cache(image.default_cache())
+    cache = Cache(default_cache("image"))
     with cache.locked():
         programs = environment("release", release.LOCK, cache, os.environ) / "bin"
     environ = {

@@ -94,7 +94,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 def test_each_board_is_a_device_with_its_entities(scene: Scene) -> None:
     entities = scene.wait(
-        lambda seen: len(seen) == 18 and seen["binary_sensor.pi_1_online"]["state"] == "on",
+        lambda seen: (
+            len(seen) == 18
+            and all(
+                seen[f"binary_sensor.pi_1_{n}"]["state"] != "unknown"
+                for n in ("online", "throttled", "under_voltage")
+            )
+            and all(seen[f"sensor.pi_1_{n}"]["state"] != "unknown" for n in ("temperature", "pods"))
+        ),
         "all boards are discovered",
     )
     assert entities.keys() == {
@@ -121,7 +128,10 @@ def test_each_board_is_a_device_with_its_entities(scene: Scene) -> None:
 
 
 def test_what_is_not_known_is_unknown_and_never_zero(scene: Scene) -> None:
-    entities = scene.wait(lambda seen: "sensor.pi_2_lan_pods" in seen, "it is discovered")
+    entities = scene.wait(
+        lambda seen: seen.get("sensor.pi_2_lan_pods", {}).get("state", "unknown") != "unknown",
+        "its state is there",
+    )
     unknown = {name: seen["state"] for name, seen in entities.items() if ".pi_2_lan_" in name}
     assert unknown.pop("sensor.pi_2_lan_pods") == "0"
     assert set(unknown.values()) == {"unknown"}

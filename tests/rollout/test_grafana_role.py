@@ -79,6 +79,7 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.usefixtures("systemctl")
 def test_it_puts_dashboards_and_source_where_grafana_reads_them_and_takes_them_away_again(
     play: Played, provisioning: Path
 ) -> None:
@@ -105,13 +106,23 @@ def test_it_puts_dashboards_and_source_where_grafana_reads_them_and_takes_them_a
 
     again = play("main", grafana_prometheus_url=URL)
     assert "changed=0" in again.stdout, again.stdout
-    without = play("main")
+    without = play("main", grafana_unit="grafana-server")
     assert without.returncode == 0, without.stdout
     assert "datasources/leadline.yaml" not in files(provisioning)
     removed = play("remove")
     assert removed.returncode == 0, removed.stdout
     assert files(provisioning) == before
     assert "changed=0" in play("remove").stdout
+
+
+def test_a_grafana_that_others_restart_is_told_to_delete_the_data_source(
+    play: Played, provisioning: Path
+) -> None:
+    assert play("main", grafana_prometheus_url=URL).returncode == 0
+    assert "changed=1 " in play("main").stdout
+    left = yaml.safe_load(files(provisioning)["datasources/leadline.yaml"])
+    assert left["deleteDatasources"] == [{"name": "Leadline", "orgId": 1}]
+    assert "changed=0" in play("main").stdout
 
 
 def test_a_grafana_that_was_removed_before_keeps_nothing_from_being_removed(

@@ -36,6 +36,7 @@ class MetricsServer:
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._turn = asyncio.Lock()
         self._made: dict[tuple[bool, bool], tuple[float, bytes]] = {}
+        self._making: set[asyncio.Task[bytes]] = set()
 
     async def start(self) -> str:
         """Listen. Returns the address with the actual port; raises ServeError."""
@@ -52,7 +53,12 @@ class MetricsServer:
         _, content_type = choose_encoder(request.headers.get("Accept", ""))
         is_zipped = "gzip" in request.headers.get("Accept-Encoding", "")
         try:
-            body = await self._answer(content_type.startswith(_OPENMETRICS), is_zipped)
+            # It is made to its end for the next one, also if this one does not wait for it.
+            answer = self._answer(content_type.startswith(_OPENMETRICS), is_zipped)
+            task = asyncio.get_running_loop().create_task(answer)
+            self._making.add(task)
+            task.add_done_callback(self._making.discard)
+            body = await asyncio.shield(task)
         except Exception:
             log.exception("making the metrics")
             return web.Response(status=500, text="internal error, please report it\n")
@@ -78,5 +84,6 @@ class MetricsServer:
 
                 begun_s = now_s()
                 body = await asyncio.get_running_loop().run_in_executor(self._thread, make)
-                self._made = {key: (begun_s, body)}
+                fresh = {k: x for k, x in self._made.items() if begun_s - x[0] < _USED_AGAIN_S}
+                self._made = fresh | {key: (begun_s, body)}
         return body

@@ -133,6 +133,8 @@ class StatePublisher:
             self._forget_published()
         if not acts:
             return
+        if begins and not self._settings.home_assistant:
+            self._keep(self._topics.controller, b"")  # what `stop` or the will left never expires
         if self._settings.home_assistant:
             self._heed_home_assistant(now_s)
             self._show_controller(now_s)

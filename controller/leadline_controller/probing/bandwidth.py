@@ -58,6 +58,7 @@ _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its
 # contradiction, may come before they are paid. A server has less, or the first tests of others
 # would put off what is to be settled of itself.
 _SERVER_DEBT_S = 0.05
+_MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that a test is charged before it runs
 _DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
@@ -98,6 +99,7 @@ class PlannedTest:
 @dataclass(slots=True)
 class _Running:
     planned: PlannedTest
+    starts_s: float
     ends_s: float
     most_s: float
 
@@ -256,9 +258,10 @@ class BandwidthPlanner:
         them can be paid and the node has waited for long, the first of all."""
         names = [each for each in dict.fromkeys(peers) if each in free and each != link.name]
         kinds = [wanted]
-        if wanted is Purpose.MEASURE and (
-            place == _CONTRADICTED or self._is_check_due(link, now_s)
-        ):
+        is_contradicted = place == _CONTRADICTED
+        if is_contradicted and is_open(link):  # it saves for a larger test
+            is_contradicted = self._waited_s(link.name, now_s) >= self._interval_s
+        if wanted is Purpose.MEASURE and (is_contradicted or self._is_check_due(link, now_s)):
             kinds.append(Purpose.CHECK)
         for kind in kinds:
             useful = (free[each] for each in names if is_useful(free[each], link, kind))
@@ -292,14 +295,12 @@ class BandwidthPlanner:
     ) -> None:
         """A lease for the test was granted: it takes the nodes and uplinks until it ends, and their
         budgets are charged. ends_s: the latest end. most_s: how long it may transfer."""
-        self._running[lease_id] = _Running(planned, ends_s, most_s)
+        self._running[lease_id] = _Running(planned, now_s, ends_s, most_s)
         self._tested_s[planned.client] = now_s
         self._checked_as_client_s.setdefault(planned.client, now_s)
         if planned.checks_client:  # else it is still due, with a faster peer
             self._checked_s[planned.client] = self._checked_as_client_s[planned.client] = now_s
         self._look_s.update(dict.fromkeys((planned.client, planned.server), ends_s))
-        if planned.checks_server:
-            self._checked_s[planned.server] = now_s
         failures = self._failures.setdefault(planned.client, [])
         failures.append(planned.server)
         del failures[:-_MAX_FAILURES]
@@ -338,6 +339,8 @@ class BandwidthPlanner:
             del unsettled[:-_MAX_UNSETTLED]
         if is_measured:
             self._failures.pop(planned.client, None)
+            if planned.checks_server:
+                self._checked_s[planned.server] = running.starts_s
 
     def is_running(self, lease_id: str) -> bool:
         """Whether this lease is in progress."""
@@ -410,7 +413,7 @@ class BandwidthPlanner:
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
         """Seconds until the node itself can pay a test. It spares most nodes the search for a
         peer."""
-        amount, link_s = LEAST_BYTES, LEAST_BYTES * 8e-6 / assumed_mbps(link)
+        amount, link_s = LEAST_BYTES, min(LEAST_BYTES * 8e-6 / assumed_mbps(link), _MOST_LINK_S)
         if purpose is Purpose.SETTLE:
             test = self._sized(link, link, purpose, (), 0.0)
             amount, link_s = test.max_bytes, test.link_s[link.name]
@@ -499,12 +502,13 @@ class BandwidthPlanner:
         # More than can be saved is never paid; fewer bytes give a lower bound.
         most = min(
             self._max_bytes,
-            SHARE_OF_SAVINGS * SAVED_LINK_S * min(mbps_of.values()) * 1e6 / 8,
+            _MOST_LINK_S * min(mbps_of.values()) * 1e6 / 8,
             *(account.most_bytes for account in accounts),
         )
         blocks = min(ceil(wanted / BLOCK_BYTES), int(most // BLOCK_BYTES))
         size = max(LEAST_BYTES, blocks * BLOCK_BYTES)
-        link_s = {name: size * 8e-6 / mbps for name, mbps in mbps_of.items()}
+        # On a very slow link even the least takes longer: what it took is charged afterwards.
+        link_s = {name: min(size * 8e-6 / mbps, _MOST_LINK_S) for name, mbps in mbps_of.items()}
         checks = is_useful(link, other), is_useful(other, link)
         return PlannedTest(link.name, other.name, size, uplinks, link_s, *checks)
 

@@ -82,7 +82,7 @@ class ProbeScheduler:
     send: sends a lease to its node. nodes: the nodes of the cluster by name, None while unknown.
     Only they are probed, at addresses that the policy allows. wanted_mbps: the bandwidth that the
     pods of a node request, by node. wanted_rows: the nodes whose round trips to all others
-    strategies need, most needed first. is_connected: whether leases can be sent now.
+    strategies need, most needed first. is_prompt: whether leases arrive at once.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ProbeScheduler:
         probing: ProbeSettings,
         nodes: Callable[[], Mapping[str, Node] | None],
         wanted_mbps: Callable[[], Mapping[str, float]] = dict,
-        is_connected: Callable[[], bool] = lambda: True,
+        is_prompt: Callable[[], bool] = lambda: True,
         wanted_rows: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._telemetry = telemetry
@@ -102,7 +102,7 @@ class ProbeScheduler:
         self._address_policy = probing.address_policy
         self._nodes = nodes
         self._wanted_mbps = wanted_mbps
-        self._is_connected = is_connected
+        self._is_prompt, self._was_prompt = is_prompt, True
         self._wanted_rows = wanted_rows
         limits = probing.limits
         self._planner = BandwidthPlanner(
@@ -202,6 +202,11 @@ class ProbeScheduler:
         bandwidth test of the previous leader must have ended."""
         with self._lock:
             self._pinged_s.clear()
+        self._await_tests(now_s)
+
+    def _await_tests(self, now_s: float) -> None:
+        """Start no bandwidth test while one of an earlier lease may still run."""
+        with self._lock:
             self._planner.pause(now_s + self._lease_s(self._limits.duration_ms))
 
     def tick_as_standby(self, now_s: float) -> None:
@@ -212,9 +217,13 @@ class ProbeScheduler:
 
     def tick(self, now_s: float) -> None:
         """Send the leases that are due. Those that cannot be sent would still be paid for."""
-        if not self._is_connected():
+        if not self._is_prompt():
+            self._was_prompt = False
             self.tick_as_standby(now_s)
             return
+        if not self._was_prompt:
+            self._was_prompt = True
+            self._await_tests(now_s)  # a broker that hung may deliver old leases only now
         count = len(self._agents)
         check_every_s = _CHECK_EVERY_S * count if count > _PLANNED_AT_ONCE else 0.0
         if now_s - self._checked_s >= check_every_s:

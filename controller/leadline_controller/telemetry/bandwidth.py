@@ -376,6 +376,8 @@ class NodeBandwidths:
         suspect only because of this one."""
         earlier = known.lower
         known.lower = lower
+        if known.bound is not None and lower.mbps < AGREEING_SHARE * known.bound.mbps:
+            known.bound = None  # it is contradicted, too
         if earlier is None or (lower.is_hindered and earlier.peer == lower.peer):
             return set()  # the peer may be the hindered one
         best = max(earlier, lower, key=lambda each: (each.least_mbps, each.is_exact))

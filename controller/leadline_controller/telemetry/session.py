@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +46,7 @@ _PING_TOPIC = "leadline/ping"
 # Three pings without an answer: the broker hangs, or the connection is dead. paho's keepalive takes
 # up to a minute, and longer while leases are sent.
 SILENT_S = 15.0
+_PROMPT_S = 7.5  # a ping without an answer
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
 _TELEMETRY = f"{topics.ROOT}/"
@@ -187,6 +189,16 @@ class BrokerSession:
         """Whether the network thread is running. It is never restarted."""
         return self._client.is_running()
 
+    def is_prompt(self) -> bool:
+        """Whether there is a session, and the broker answered of late: what is sent to one that
+        hangs may arrive at any time."""
+        heard_s = self._client.heard_s
+        return (
+            self._client.is_connected()
+            and heard_s is not None
+            and self._now_s() - heard_s < _PROMPT_S
+        )
+
     def is_connected(self) -> bool:
         """Whether the broker takes leases now."""
         return self._client.is_connected()
@@ -322,9 +334,11 @@ class BrokerSession:
                     line = "the broker at %s does not let us read %s; allow it in its ACL"
                     log.warning(line, self._broker, each)
             return
-        refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
-        if len(reasons) == len(_KINDS):  # else it answers request_retained
-            self._refused = tuple(map(str, refused))
+        is_all = len(reasons) == len(_KINDS)  # else it answers request_retained
+        kinds = zip(_KINDS if is_all else cycle(_RETAINED), reasons, strict=False)
+        refused = tuple(dict.fromkeys(str(kind) for kind, reason in kinds if reason.is_failure))
+        if is_all:
+            self._refused = refused
         if refused:
             log.warning(
                 "the broker at %s does not let us read %s of cluster %s; allow it in its ACL",

@@ -222,7 +222,7 @@ class Controller:
             probing,
             self._nodes,
             self.state.bandwidth_requested_mbps,
-            lambda: session.is_connected(),
+            lambda: session.is_prompt(),
             self.state.nodes_of_rows,
         )
         self.probe_scheduler = probe_scheduler

@@ -120,6 +120,7 @@ def test_a_failed_check_is_repeated_soon() -> None:
     test = PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.0, "b": 0.0}, checks_server=True)
     begin(planner, test, LATER_S)
     planner.finish("x-1", 0, is_measured=False)
+    planner._checked_s["b"] = LATER_S
     assert planner.plan(links, lan, LATER_S + 2.9) == []
     assert [each.client for each in planner.plan(links, lan, LATER_S + 3.1)] == ["a"]
 
@@ -172,9 +173,70 @@ def test_a_test_checks_both_ends_unless_the_client_is_too_slow() -> None:
     finish(planner, planned, LATER_S)
     assert planner.plan(links[:2], lan, LATER_S + INTERVAL_S - 0.1) == []
     assert len(planner.plan(links[:2], lan, LATER_S + INTERVAL_S)) == 1
-    (by_slow,) = planner_of(links).plan([links[2], links[0]], lan, LATER_S)
-    if by_slow.client == "slow":
-        assert not by_slow.checks_server
+    planner = planner_of(links)
+    planner._tested_s["a"] = planner._checked_s["a"] = LATER_S
+    (by_slow,) = planner.plan([links[2], links[0]], lan, LATER_S)
+    assert (by_slow.client, by_slow.checks_server) == ("slow", False)
+
+
+def test_a_failed_test_is_no_check_of_its_server() -> None:
+    links = [known("a"), known("b")]
+    for is_measured in (True, False):
+        planner = planner_of(links)
+        test = PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.0, "b": 0.0}, checks_server=True)
+        begin(planner, test, LATER_S)
+        planner.finish("x-1", LEAST_BYTES, is_measured=is_measured)
+        planner._tested_s["a"] = LATER_S + 1e6  # only b asks
+        planned = planner.plan(links, lan, LATER_S + 5.0)
+        assert [each.client for each in planned] == ([] if is_measured else ["b"])
+
+
+def test_tests_with_too_slow_servers_do_not_put_off_the_check_as_client() -> None:
+    links = [known("a"), known("b"), known("slow", 10.0)]
+    planner = planner_of(links, interval_s=600.0)
+    test = PlannedTest("a", "b", LEAST_BYTES, (), {"a": 0.0, "b": 0.0})
+    finish(planner, test, LATER_S)
+    for turn in range(1, 10):
+        ends, now_s = ("a", "slow"), LATER_S + 100.0 * turn
+        slow = PlannedTest(*ends, LEAST_BYTES, (), dict.fromkeys(ends, 0.0), checks_client=False)
+        finish(planner, slow, now_s)
+        planner._checked_s["a"] = now_s  # as server
+    planner._tested_s |= dict.fromkeys(("b", "slow"), 1e9)  # only a asks
+    assert planner.plan(links, lan, LATER_S + 899.0) == []
+    assert [each.client for each in planner.plan(links, lan, LATER_S + 904.0)] == ["a"]
+
+
+@pytest.mark.parametrize("mbps", [0.05, 0.3, 0.5])
+def test_a_suspect_of_which_the_least_test_takes_all_that_is_saved_is_tested(mbps: float) -> None:
+    links = [suspect("a", mbps, peer="x"), suspect("x", mbps, peer="a"), known("b")]
+    planner = planner_of(links)
+    clients = set()
+    for turn in range(4):
+        now_s = LATER_S * (turn + 1)
+        for number, planned in enumerate(planner.plan(links, lan, now_s)):
+            clients.add(planned.client)
+            assert max(planned.link_s.values()) <= 0.9
+            finish(planner, planned, now_s, f"{turn}-{number}")
+    assert clients >= {"a", "x"}
+
+
+def test_a_flapping_path_does_not_spend_what_a_node_saves_for_a_larger_test() -> None:
+    links = [known("a", 13.0, lower_bound=True, is_short=True), known("b")]
+    planner = planner_of(links)
+    planner._tested_s["b"] = 1e9  # only a asks
+    planner.plan(links[1:], lan, LATER_S)
+    planner._node_accounts["a"].at_s, planner._node_accounts["a"].link_s = LATER_S, 0.02
+    sizes = []
+    for turn in range(600):
+        now_s = LATER_S + turn
+        flaps = replace(links[0], contradicted_s=now_s)
+        for planned in planner.plan([flaps, links[1]], lambda _a, _b: 30.0, now_s):
+            sizes.append(planned.max_bytes)
+            finish(planner, planned, now_s, f"x-{turn}")
+    # It checks now and then, and at last measures exactly.
+    assert 2 <= len(sizes) <= 600 / INTERVAL_S + 1
+    assert sizes[0] == LEAST_BYTES
+    assert max(sizes) > 5 * FAR_BYTES
 
 
 def test_a_link_that_carries_as_much_as_is_believed_needs_no_check() -> None:

@@ -67,14 +67,14 @@ class ProbeHarness:
         self.telemetry = TelemetryBuilder()
         self.sent = LeaseRecorder()
         self.nodes: dict[str, Node] = {}
-        self.is_connected = True
+        self.is_prompt = True
         probing = ProbeSettings(LIMITS, AMPLE, uplinks, anchors)
         self.probe_scheduler = ProbeScheduler(
             self.telemetry.state,
             self.sent.send,
             probing,
             lambda: self.nodes,
-            is_connected=lambda: self.is_connected,
+            is_prompt=lambda: self.is_prompt,
         )
         for name in names:
             self.born(name)
@@ -149,16 +149,19 @@ def test_a_new_leader_renews_all_ping_leases_and_waits_for_a_running_test() -> N
 
 def test_without_the_broker_nothing_is_leased_nor_charged() -> None:
     harness = ProbeHarness("n1", "n2")
-    harness.is_connected = False
+    harness.is_prompt = False
     for now_s in range(30):
         harness.probe_scheduler.tick(float(now_s))
     assert (harness.sent.pings, harness.sent.tests) == ([], [])
     assert harness.probe_scheduler.budget(30.0).nodes == ()
-    harness.is_connected = True
+    harness.is_prompt = True
     harness.probe_scheduler.tick(30.0)
     assert harness.sent.pinged() == ["n1", "n2"]
+    assert harness.sent.tests == [], "the broker may deliver an old lease only now"
+    again_s = 30.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1
+    harness.probe_scheduler.tick(again_s)
     assert harness.sent.tested() == [("n1", "n2")]
-    assert [each.tests for each in harness.probe_scheduler.budget(30.0).nodes] == [1, 1]
+    assert [each.tests for each in harness.probe_scheduler.budget(again_s).nodes] == [1, 1]
 
 
 def test_only_online_boards_with_an_address_are_probed() -> None:

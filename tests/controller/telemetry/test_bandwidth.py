@@ -314,6 +314,16 @@ def test_once_a_value_is_too_old_a_node_is_not_believed_about_itself() -> None:
     assert bound.mbps == 10.0
 
 
+def test_a_lower_result_is_not_forgotten_for_an_older_bound_that_it_contradicts() -> None:
+    beliefs = fleet(slow=50.0)
+    confirmed_s = beliefs.of("a").at_s
+    beliefs.test("a", "slow")
+    beliefs.true_mbps["a"] = 5.0
+    beliefs.test("a", "b")
+    assert beliefs.of("a").is_suspect
+    assert beliefs.bandwidths.of("a", confirmed_s + TTL_S + 0.1) is None
+
+
 def test_a_peer_that_confirms_a_value_outlives_what_a_slower_one_showed() -> None:
     beliefs = fleet(slow=10.0)
     beliefs.test("a", "slow")

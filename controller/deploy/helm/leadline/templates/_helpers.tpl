@@ -31,7 +31,8 @@ key_file: {{ $folder }}/tls.key
 {{- end -}}
 {{- end -}}
 {{- if .Values.certificates.web -}}
-{{- $_ := set $own "web" (dict "tls" (omit (include "leadline.tls" "web" | fromYaml) "ca_file")) -}}
+{{- $files := include "leadline.tls" "web" | fromYaml -}}
+{{- $_ := set $own "web" (dict "tls" (dict "cert_file" $files.cert_file "key_file" $files.key_file "client_ca_file" $files.ca_file)) -}}
 {{- end -}}
 {{- mustMergeOverwrite $own (deepCopy .Values.settings) | toYaml -}}
 {{- end }}
