@@ -11,8 +11,11 @@ from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Filter, FilterResult, Strategy
 from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
-from leadline_controller.framework.ports import PodChanged, Relisted
+from leadline_controller.framework.ports import PodChanged, Relisted, ResourceChanged
+from leadline_controller.framework.resources import PodSelector
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.preferences import rule
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.rescheduling.suggestions import Suggestions
 from leadline_controller.scheduling.batches import BatchPlanner, NoMoves
@@ -61,13 +64,15 @@ class Busy:
         return {**FILTERS, "Busy": self._busy}
 
     def how(self, strategy: Strategy) -> SchedulingProfile:
-        return SchedulingProfile(strategy, self.filters(), Random(1))
+        return SchedulingProfile(strategy, self.filters(), Random(1), prefer=rule("on"))
 
     def _busy(self, view: ClusterView, _: Pod) -> FilterResult:
         kinds = view.assigned_pods.kinds
         reading = [np.frombuffer(each, dtype=np.int64) for each in kinds.by_namespace.values()]
         name = f"new-{next(self._numbers)}"
         self.state.apply(PodChanged(pod(name, app=name)))
+        selector = (Requirement("app", "In", ("web",)),)
+        self.state.apply(ResourceChanged(PodSelector("Service", "default", name, selector)))
         assert [len(each) for each in reading] == [len(kinds)]
         self.came += 1
         return FilterResult.all_pass(view)

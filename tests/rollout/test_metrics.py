@@ -6,7 +6,9 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from threading import Event, Thread
@@ -98,9 +100,12 @@ def test_a_board_listens_in_a_lease_at_one_port_and_else_at_none(deployed: Nspaw
         for name, board in deployed.boards.items():
             assert listening_ports(board, for_s=5) == set(), name
 
-    # In each pair the same board is the server, so perhaps only one board listens.
+    # A server listens for a moment. In each pair the same board is the server, so perhaps only one
+    # board listens.
     def ports() -> set[int]:
-        return set().union(*(listening_ports(board, for_s=3) for board in deployed.boards.values()))
+        with ThreadPoolExecutor(len(deployed.boards)) as watching:
+            boards = deployed.boards.values()
+            return set().union(*watching.map(partial(listening_ports, for_s=10), boards))
 
     seen = eventually(ports, bool, "a board takes part in a test as its server", ROUND_S)
     assert seen == {TEST_PORT}
@@ -176,7 +181,8 @@ def no_leases(testbed: NspawnTestbed) -> Iterator[None]:
 
 
 def listening_ports(board: Machine, for_s: int) -> set[int]:
-    """The ports on which the agent or its children listen, read five times a second."""
-    script = f"for i in $(seq {5 * for_s}); do {LIST_SOCKETS}; sleep 0.2; done"
+    """The ports on which the agent or its children listen, read some ten times a second."""
+    script = f"end=$(($(date +%s) + {for_s})); while [ $(date +%s) -lt $end ]; do {LIST_SOCKETS}; "
+    script += "sleep 0.05; done"
     lines = board.run(script, timeout_s=for_s + 60).stdout.splitlines()
     return {int(line.split()[4].rpartition(":")[2]) for line in lines}

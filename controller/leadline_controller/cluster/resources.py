@@ -36,27 +36,27 @@ class ResourceState:
     def replace_all(self, resources: Iterable[Resource]) -> None:
         """Replace all objects after a relist."""
         resources = list(resources)
-        self._objects = {(type(r), r.key): r for r in resources}
+        self._objects = {(type(r), r.key): r for r in resources if not isinstance(r, PodSelector)}
         self.pod_selectors = PodSelectors(r for r in resources if isinstance(r, PodSelector))
         self._invalidate(NamespaceLabels)
         self._invalidate(Claim)
 
     def put(self, resource: Resource) -> bool:
         """Add or replace an object. Whether that changed anything."""
+        if isinstance(resource, PodSelector):  # there are thousands, and nobody waits for one
+            return self.pod_selectors.put(resource)
         key = type(resource), resource.key
         if self._objects.get(key) == resource:
             return False
         self._objects[key] = resource
-        if isinstance(resource, PodSelector):
-            self.pod_selectors.put(resource)
         self._invalidate(type(resource))
         return True
 
     def remove(self, resource: Resource) -> bool:
         """Delete an object. Whether it was known."""
-        known = self._objects.pop((type(resource), resource.key), None)
         if isinstance(resource, PodSelector):
-            self.pod_selectors.remove(resource)
+            return self.pod_selectors.remove(resource)
+        known = self._objects.pop((type(resource), resource.key), None)
         self._invalidate(type(resource))
         return known is not None
 
@@ -98,7 +98,7 @@ class ResourceState:
         if kind is NamespaceLabels:
             namespaces = (r for r in self._objects.values() if isinstance(r, NamespaceLabels))
             self.namespaces = Namespaces({space.name: space.labels for space in namespaces})
-        elif kind not in (DisruptionBudget, PodSelector):
+        elif kind is not DisruptionBudget:
             self._storage = None
 
     def _is_open(self, plan: VolumePlan) -> bool:

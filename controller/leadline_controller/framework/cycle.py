@@ -73,7 +73,9 @@ class Scores:
     finalists: positions in `candidates` that tie for the first place, at least one. why: one
     sentence about the candidate at this position. tolerance: totals that differ by no more are
     nearly equal, in the total's unit; among such nodes a pod's preferences may decide. among: the
-    finalists if only these positions were candidates; None stands for the best totals.
+    finalists if only these positions were candidates; None stands for the best totals. base: the
+    total from which the tolerance counts; None for each finalist's. rivals: the candidates among
+    which the strategy chooses at all, shape (len(candidates),); None for all.
     """
 
     candidates: Ints
@@ -83,6 +85,8 @@ class Scores:
     parts: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
     tolerance: float = 0.0
     among: Callable[[Ints], Ints] | None = None
+    base: float | None = None
+    rivals: Bools | None = None
 
 
 # The scores with the finalists that the pod's preferences leave; framework/preferences.py has one.

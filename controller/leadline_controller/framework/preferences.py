@@ -1,6 +1,6 @@
 """How a pod's preferences join a strategy's decision. Pure.
 
-Among the nodes whose total is within a tolerance of the strategy's choice, those with the largest
+Among the nodes whose total is within a tolerance of the strategy's choices, those with the largest
 weighted sum of preference scores are left, and of these the strategy chooses again.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from leadline_controller.framework.cycle import Better, Scores, best
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.view import ClusterView, Ints
 
 MOST = 100  # kube-scheduler's MaxNodeScore
 PART = "preference"
@@ -53,7 +53,7 @@ class PreferenceRule:
         parts = {name: column.astype(np.float64) for name, column in shown.items()}
         scores = replace(scores, parts={**scores.parts, **parts})
         tolerance = scores.tolerance if self.tolerance is None else self.tolerance
-        near = nearly_best(scores.total, scores.finalists, tolerance)
+        near = nearly_best(scores, tolerance)
         left = near[total[near] == total[near].max()]
         if left.size == near.size:
             return scores
@@ -70,10 +70,18 @@ class PreferenceRule:
         return replace(scores, finalists=finalists, why=why)
 
 
-def nearly_best(total: Floats, finalists: Ints, tolerance: float) -> Ints:
-    """The positions whose total differs from the finalists' by at most the tolerance, and the
-    finalists themselves, in order. Without known totals, the finalists."""
+def nearly_best(scores: Scores, tolerance: float) -> Ints:
+    """The positions of the rivals whose total differs from the base, or from that of the nearest
+    finalist, by at most the tolerance, and the finalists themselves, in order. Without known
+    totals, the finalists."""
+    total = scores.total
+    anchors = np.unique(total[scores.finalists] if scores.base is None else scores.base)
+    above = np.searchsorted(anchors, total).clip(max=anchors.size - 1)
+    below = np.maximum(above - 1, 0)
     with np.errstate(invalid="ignore", over="ignore"):
-        near = np.abs(total - total[finalists[0]]) <= tolerance
-    near[finalists] = True
+        near = np.abs(total - anchors[above]) <= tolerance
+        near |= np.abs(total - anchors[below]) <= tolerance
+    if scores.rivals is not None:
+        near &= scores.rivals
+    near[scores.finalists] = True
     return np.flatnonzero(near)

@@ -214,40 +214,66 @@ _OWNERS = {
 
 
 class PodSelectors:
-    """The selectors of Services and of the controllers that own pods. Views share it and read it
-    only while they decide, because a copy for each change would cost more than a decision."""
+    """The selectors of Services and of the controllers that own pods. Views share it, also those
+    with which other threads plan, because a copy for each change would cost more than a decision.
+
+    A Service is filed under one label of its selector, the one under which the fewest are: so a
+    pod asks those that may select it, and not all of its namespace.
+    """
 
     def __init__(self, selectors: Iterable[PodSelector] = ()) -> None:
-        self._services: dict[str, dict[str, Selector]] = {}
+        self._services: dict[tuple[str, str, str], dict[str, Selector]] = {}
+        self._filed: dict[tuple[str, str], tuple[str, str, str]] = {}
         self._owners: dict[tuple[str, str, str], Selector] = {}
         for each in selectors:
             self.put(each)
 
-    def put(self, made: PodSelector) -> None:
-        """Add or replace a selector."""
-        self.remove(made)
+    def put(self, made: PodSelector) -> bool:
+        """Add or replace a selector. Whether that changed anything."""
         if not made.selector:  # selects nothing, or says nothing about the pods
-            return
-        if made.kind == "Service":
-            self._services.setdefault(made.namespace, {})[made.name] = made.selector
-        else:
-            self._owners[made.kind, made.namespace, made.name] = made.selector
+            return self.remove(made)
+        if made.kind != "Service":
+            key = made.kind, made.namespace, made.name
+            before, self._owners[key] = self._owners.get(key), made.selector
+            return before != made.selector
+        name = made.namespace, made.name
+        labels = [(made.namespace, each.key, each.values[0]) for each in made.selector]
+        old = self._filed.get(name)
+        place = (
+            old if old in labels else min(labels, key=lambda at: len(self._services.get(at, ())))
+        )
+        services = self._services.setdefault(place, {})
+        before, services[made.name] = services.get(made.name), made.selector
+        self._filed[name] = place
+        if old is not None and old != place:
+            self._take(old, made.name)
+        return before != made.selector
 
-    def remove(self, gone: PodSelector) -> None:
-        """Forget a selector."""
+    def remove(self, gone: PodSelector) -> bool:
+        """Forget a selector. Whether it was known."""
         if gone.kind != "Service":
-            self._owners.pop((gone.kind, gone.namespace, gone.name), None)
-        elif services := self._services.get(gone.namespace):
-            services.pop(gone.name, None)
-            if not services:  # the namespace may be gone, too
-                del self._services[gone.namespace]
+            return self._owners.pop((gone.kind, gone.namespace, gone.name), None) is not None
+        place = self._filed.pop((gone.namespace, gone.name), None)
+        if place is not None:
+            self._take(place, gone.name)
+        return place is not None
+
+    def _take(self, place: tuple[str, str, str], name: str) -> None:
+        services = self._services[place]
+        del services[name]
+        if not services:
+            del self._services[place]
 
     def of(self, pod: Pod) -> Selector:
         """The selector of the pod's peers: the requirements of its owner, and of all Services that
         select it. Empty if it has neither. As DefaultSelector in kube-scheduler (1.36)."""
-        # A copy, because plans of moves are made in another thread.
-        services = list(self._services.get(pod.namespace, {}).values())
-        found = [each for each in services if selects(each, pod.labels)]
+        found = [
+            each
+            for key, value in pod.labels.items()
+            # A copy, because the watch goes on while another thread plans.
+            for each in list(self._services.get((pod.namespace, key, value), {}).values())
+            if selects(each, pod.labels)
+        ]
         owner = pod.owner
         if owner is not None and (owner.api_version, owner.kind) in _OWNERS:
             found.append(self._owners.get((owner.kind, pod.namespace, owner.name), ()))

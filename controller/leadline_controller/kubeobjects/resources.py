@@ -26,6 +26,7 @@ from leadline_controller.framework.resources import (
 )
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.kubeobjects.amounts import read_quantity
+from leadline_controller.kubeobjects.demands import MAX_CONSTRAINTS, MAX_VALUES
 from leadline_controller.kubeobjects.selectors import read_selector, read_terms
 from leadline_controller.parsing.fields import Fields
 
@@ -198,6 +199,10 @@ def read_pod_selector(manifest: Manifest, path: str, kind: str) -> PodSelector:
     else:
         labels = spec.text_map("selector")
         selector = tuple(Requirement(name, "In", (value,)) for name, value in labels.items())
+    if selector is not None and (
+        len(selector) > MAX_CONSTRAINTS or sum(len(each.values) for each in selector) > MAX_VALUES
+    ):
+        selector = None  # each decision about its pods would evaluate all of it
     namespace = metadata.name("namespace", "default")
     return PodSelector(kind, namespace, metadata.name("name"), selector)
 

@@ -31,27 +31,37 @@ def pod_topology_spread(view: ClusterView, pod: Pod, candidates: Ints) -> Prefer
     labelled = view.table.all()
     for constraint in constraints if has_own else ():
         labelled &= view.table.topology(constraint.topology_key).labelled
+    # Policies that a pod may name are four, its constraints many.
+    counted = {
+        policies: labelled & included_nodes(view, pod, *policies)
+        for policies in {
+            (each.honor_affinity, each.honor_taints)
+            for each in constraints
+            if each.topology_key != _HOSTNAME
+        }
+    }
     scored = labelled[candidates]
     score = np.zeros(candidates.size)
     pods: dict[Selector | None, Ints] = {}  # the default constraints share theirs
     for constraint in constraints:
         if (selector := constraint.selector) not in pods:
             pods[selector] = matching_pods(view, pod, selector)
-        score += _score(view, pod, constraint, pods[selector], labelled, candidates)
+        nodes = counted.get((constraint.honor_affinity, constraint.honor_taints), labelled)
+        score += _score(view, constraint, pods[selector], labelled, nodes, candidates)
     raw = np.where(scored, _rounded(score), 0)
     return PreferenceScores(raw, _normalized(raw, scored))
 
 
 def _score(
     view: ClusterView,
-    pod: Pod,
     constraint: SpreadConstraint,
     pods: Ints,
     labelled: Bools,
+    counted: Bools,
     candidates: Ints,
 ) -> Floats:
     """What one constraint adds to the score of each candidate. pods: how many of each node match,
-    shape (n,). labelled: the nodes that count, shape (n,)."""
+    shape (n,). labelled, counted: the nodes whose domains and whose pods count, shape (n,)."""
     topology = view.table.topology(constraint.topology_key)
     scored = candidates[labelled[candidates]]
     if constraint.topology_key == _HOSTNAME:
@@ -59,9 +69,6 @@ def _score(
     else:
         codes = topology.codes_with_empty()
         size = int(np.count_nonzero(np.bincount(codes[scored])))
-        counted = labelled & included_nodes(
-            view, pod, constraint.honor_affinity, constraint.honor_taints
-        )
         count = np.bincount(codes, np.where(counted, pods, 0))[codes]
     weighted = count[candidates] * log(size + 2) + (constraint.max_skew - 1)
     return np.where(topology.labelled[candidates], weighted, 0.0)

@@ -131,7 +131,10 @@ class Dacs(Strategy):
         parts = {"processing_s": processing_s, "network_s": network_s, "contention_s": contention}
         if image_s.any():
             parts["image_s"] = image_s
-        return Scores(candidates, omega_s, finalists, why, parts, self.lambda_s, among)
+        least_s = float(omega_s.min())  # Algorithm 2 calls no more than lambda above it equal
+        return Scores(
+            candidates, omega_s, finalists, why, parts, self.lambda_s, among, base=least_s
+        )
 
     def _image_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """t^IM (Eq. 10): until the images are there, if their layers and a node's speed are

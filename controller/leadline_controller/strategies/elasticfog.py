@@ -59,7 +59,8 @@ class ElasticFog(Strategy):
         parts = {"traffic_share": share, "replicas": replicas.astype(np.float64)}
         # Pods are whole, so half of one is only the rounding of a share.
         finalists = among(np.arange(candidates.size))
-        return Scores(candidates, total, finalists, why, parts, 0.5, among)
+        rivals = (replicas == 0) | (replicas > 0).all()
+        return Scores(candidates, total, finalists, why, parts, 0.5, among, rivals=rivals)
 
 
 def _traffic_share(view: ClusterView, candidates: Ints) -> Floats:

@@ -125,7 +125,11 @@ class ResponseTime(Strategy):
             return at[least_without_replica(prediction_ms[at], replicas[at])]
 
         finalists = among(np.arange(candidates.size))
-        return Scores(candidates, prediction_ms, finalists, why, parts, SCATTER_MS, among)
+        rivals = (replicas == 0) | (replicas > 0).all()  # lines 8-19
+        scatter_ms = SCATTER_MS
+        return Scores(
+            candidates, prediction_ms, finalists, why, parts, scatter_ms, among, rivals=rivals
+        )
 
 
 def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:

@@ -1,8 +1,11 @@
 """Namespaces and storage, with the assumed volume plans."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters.volume_binding import volume_binding
 from leadline_controller.framework.model import Owner, Pod
@@ -26,8 +29,9 @@ from leadline_controller.framework.resources import (
     Unreadable,
     VolumePlan,
 )
-from leadline_controller.framework.selectors import Requirement
+from leadline_controller.framework.selectors import Requirement, selects
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.kubeobjects.resources import read_pod_selector
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.controller.builders import node
@@ -194,6 +198,45 @@ def test_the_selectors_of_a_pod_follow_the_watch(state: ClusterState) -> None:
     assert not state._resources.pod_selectors._services, "nothing is kept of namespaces"
     state.apply(Relisted(NODES, (), (service,)))
     assert seen(state).pod_selectors.of(owned) == FRONT
+
+
+@given(st.integers(0, 2**32))
+def test_a_pod_is_selected_by_those_services_that_select_it(seed: int) -> None:
+    random, state = Random(seed), ClusterState()
+    state.apply(Relisted(NODES, ()))
+    services: dict[str, PodSelector] = {}
+    for _ in range(40):
+        name = f"s{random.randrange(6)}"
+        keys = random.sample("abc", random.randrange(4))
+        selector = tuple(Requirement(key, "In", (random.choice("xy"),)) for key in keys)
+        service = PodSelector("Service", random.choice(["default", "other"]), name, selector)
+        if random.random() < 0.3:
+            services.pop(service.key, None)
+            state.apply(ResourceDeleted(service))
+        else:
+            services[service.key] = service
+            state.apply(ResourceChanged(service))
+        pod = Pod("default", "p", labels={key: random.choice("xy") for key in "ab"})
+        expected = {
+            each
+            for one in services.values()
+            if one.namespace == pod.namespace and one.selector and selects(one.selector, pod.labels)
+            for each in one.selector
+        }
+        assert set(seen(state).pod_selectors.of(pod)) == expected
+
+
+def test_a_selector_that_is_too_large_spreads_no_pods() -> None:
+    def made(count: int) -> PodSelector:
+        absent = [{"key": f"a{i}", "operator": "DoesNotExist"} for i in range(count)]
+        manifest = {
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"selector": {"matchExpressions": absent}},
+        }
+        return read_pod_selector(manifest, "replicasets[0]", "ReplicaSet")
+
+    assert made(500).selector is not None
+    assert made(501).selector is None
 
 
 def test_pods_with_claims_need_no_selectors(state: ClusterState) -> None:

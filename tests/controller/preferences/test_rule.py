@@ -1,6 +1,6 @@
 """How preferences join a strategy: among nodes that are nearly as good as its choice."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -14,7 +14,7 @@ from leadline_controller.framework.cycle import (
     decide,
     decide_in_turn,
 )
-from leadline_controller.framework.model import Owner, Pod
+from leadline_controller.framework.model import Link, Owner, Pod
 from leadline_controller.framework.preferences import nearly_best
 from leadline_controller.framework.resources import PodSelector
 from leadline_controller.framework.selectors import Requirement
@@ -22,6 +22,8 @@ from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.preferences import rule
 from leadline_controller.rescheduling.plan import PlannedMove, PlanRules, Stay, propose
 from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.strategies.elasticfog import ElasticFog
+from leadline_controller.strategies.response_time import ResponseTime
 
 from tests.controller.builders import node, pod, view
 
@@ -105,14 +107,60 @@ def test_both_parts_are_told() -> None:
     assert alone.why == "1 of 4"
 
 
+def near(
+    total: Sequence[float],
+    finalists: Sequence[int],
+    tolerance: float,
+    base: float | None = None,
+    rivals: Sequence[bool] | None = None,
+) -> list[int]:
+    at, columns = np.arange(len(total)), (np.array(total), np.array(finalists))
+    among = None if rivals is None else np.array(rivals)
+    scores = Scores(at, *columns, lambda _: "", base=base, rivals=among)
+    found: list[int] = nearly_best(scores, tolerance).tolist()
+    return found
+
+
 def test_the_nodes_nearly_as_good_as_the_strategys_choice() -> None:
-    total = np.array([1.0, 3.0, 2.0, np.nan, 4.0])
-    assert nearly_best(total, np.array([2]), 1.0).tolist() == [0, 1, 2]
-    assert nearly_best(total, np.array([2]), 0.0).tolist() == [2]
-    assert nearly_best(np.full(3, np.nan), np.array([0, 2]), 5.0).tolist() == [0, 2]
+    total = [1.0, 3.0, 2.0, np.nan, 4.0]
+    assert near(total, [2], 1.0) == [0, 1, 2]
+    assert near(total, [2], 0.0) == [2]
+    assert near([np.nan] * 3, [0, 2], 5.0) == [0, 2]
     with np.errstate(all="raise"):
-        for far in (np.array([1e308, -1e308]), np.array([np.inf, np.inf])):
-            assert nearly_best(far, np.array([1]), 1.0).tolist() == [1]
+        for far in ([1e308, -1e308], [np.inf, np.inf]):
+            assert near(far, [1], 1.0) == [1]
+
+
+def test_each_of_the_strategys_choices_has_nodes_nearly_as_good() -> None:
+    assert near([1.0, 2.0, 5.0], [0, 2], 1.0) == [0, 1, 2]
+    assert near([1.0, 2.0, 5.0, 3.4], [0, 2], 1.0) == [0, 1, 2]
+    assert near([1.0, np.nan, 5.0, 4.5], [0, 2, 1], 1.0) == [0, 1, 2, 3]
+
+
+def test_the_tolerance_may_count_from_another_total_than_the_choices() -> None:
+    assert near([0.0, 0.05, 0.10], [1], 0.05) == [0, 1, 2]
+    assert near([0.0, 0.05, 0.10], [1], 0.05, base=0.0) == [0, 1]
+
+
+def test_no_preference_leaves_those_among_which_the_strategy_chooses() -> None:
+    assert near([1.0, 1.1, 1.2], [1], 1.0, rivals=[False, True, True]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "strategy", [ResponseTime(), ElasticFog()], ids=lambda each: type(each).__name__
+)
+def test_each_node_has_a_first_replica_before_any_has_a_second(strategy: Strategy) -> None:
+    cluster = view(
+        [node(f"n{i}", labels={HOST: f"n{i}"}) for i in range(4)],
+        links=[Link(f"n{i}", f"n{j}", 0.5) for i in range(4) for j in range(i)],
+        metrics={
+            "packets_received_per_s": [80.0, 20.0, 20.0, 20.0],
+            "packets_sent_per_s": [80.0, 20.0, 20.0, 20.0],
+        },
+    )
+    pods = [replace(each, preferences=preferring(n0=100).preferences) for each in six()[:4]]
+    placed = decide_in_turn(cluster, pods, FILTERS, strategy, Random(0), rule("on"))
+    assert sorted(str(decision.node) for decision, _ in placed) == ["n0", "n1", "n2", "n3"]
 
 
 WEB = Owner("ReplicaSet", "web", "uid", "apps/v1")
