@@ -203,7 +203,7 @@ async def test_the_budget_is_that_of_the_boards_that_are_probed(
 ) -> None:
     # Without the broker no board is sent a lease.
     monkeypatch.setattr(
-        "leadline_controller.wiring.controller.BrokerSession.is_connected", lambda _: True
+        "leadline_controller.wiring.controller.BrokerSession.is_prompt", lambda _: True
     )
     node = Node("n1", addresses=("192.0.2.1",))
     settings = Settings(serve=ServeSettings("127.0.0.1:0"), broker_port=free_port())
