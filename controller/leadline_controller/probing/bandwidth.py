@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import ceil, inf
+from math import ceil, inf, log2
 
 from leadline_controller.probing.information import (
     BLOCK_BYTES,
@@ -460,7 +460,7 @@ class BandwidthPlanner:
                 # Of two suspects, a faster one may clear both; slow peers explain each result.
                 not is_suspect and (other.bandwidth is None or other.bandwidth.is_suspect),
                 purpose is Purpose.CHECK and is_open(other),  # it saves for a larger test
-                expected_mbps(other) < AGREEING_SHARE * expected_mbps(link),
+                _shortfall(expected_mbps(other), expected_mbps(link)),
                 (purpose is not Purpose.MEASURE or is_contradicted)
                 and other.name in link.last_peers[:1],
                 other.name not in self._anchors,
@@ -590,6 +590,14 @@ class BandwidthPlanner:
     def _charge(self, planned: PlannedTest, share: float) -> None:
         for name, account in zip(_takers(planned), self._accounts_of(planned), strict=True):
             account.pay(planned.link_s[name] * share, round(planned.max_bytes * share))
+
+
+def _shortfall(of_peer_mbps: float, mbps: float) -> int:
+    """How far a peer is from showing so much: 0 if it can, else how often its link would have to
+    become twice as fast."""
+    if of_peer_mbps >= AGREEING_SHARE * mbps:
+        return 0
+    return ceil(log2(mbps / max(of_peer_mbps, 1e-3)))
 
 
 def _takers(planned: PlannedTest) -> tuple[str, ...]:

@@ -111,7 +111,8 @@ def expected_mbps(link: NodeLink) -> float:
     if bandwidth is None:
         return min(FIRST_MBPS, most)
     expected = bandwidth.settled_mbps
-    if bandwidth.lower_bound:
+    if bandwidth.lower_bound or bandwidth.claimed_mbps > expected / AGREEING_SHARE:
+        expected = max(expected, bandwidth.claimed_mbps)
         expected = max(expected * _LARGER_EACH_TIME, FIRST_MBPS)
     return min(max(expected, link.used_mbps), most)
 

@@ -109,7 +109,8 @@ class LinkBandwidth:
     TESTS, COUNTERS or INTERFACE. is_host_limited: a board was too busy, throttled or under voltage
     in the test, so the link may do more; no such value is exact. measured_s: when another node
     measured it last, and not by a short test. former_mbps: of a suspect node, what was believed
-    before the last test, with suspect_peer, showed less.
+    before the last test, with suspect_peer, showed less. claimed_mbps: the most that is said of it
+    since, and not confirmed.
     """
 
     mbps: float
@@ -121,6 +122,7 @@ class LinkBandwidth:
     measured_s: float = field(default=-inf, compare=False)
     former_mbps: float | None = None
     suspect_peer: str = ""
+    claimed_mbps: float = field(default=0.0, compare=False)
 
     @property
     def is_suspect(self) -> bool:
@@ -173,7 +175,8 @@ class _Known:
     last rate that another one measured, 0 if none has. lower: the last result, if it was lower.
     higher: the first result that was higher than an exact value, and its server, until a faster
     peer contradicts it. bound: what the last result shows that something explains, for when this
-    value is too old: no peer that is there may be fast enough to confirm it."""
+    value is too old: no peer that is there may be fast enough to confirm it. claimed_mbps: the
+    most that one result showed since, until a peer that is fast enough contradicts it."""
 
     mbps: float
     at_s: float
@@ -186,6 +189,7 @@ class _Known:
     tested_mbps: float = 0.0
     lower: _Lower | None = None
     higher: "tuple[str, _Known] | None" = None
+    claimed_mbps: float = 0.0
     bound: "_Known | None" = None
 
     @property
@@ -228,6 +232,7 @@ class NodeBandwidths:
             source=known.source,
             is_host_limited=known.is_host_limited,
             measured_s=known.measured_s,
+            claimed_mbps=known.claimed_mbps,
         )
 
     def last_peers(self, node: str) -> tuple[str, ...]:
@@ -302,7 +307,7 @@ class NodeBandwidths:
         elif agrees:
             if not result.is_claim:
                 if not is_limited:
-                    known.higher = None
+                    known.higher, known.claimed_mbps = None, 0.0
                 is_faster = test.mbps > known.mbps / AGREEING_SHARE
                 self._agree(node, peer, known, result, is_faster=is_faster)
         elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
@@ -314,12 +319,14 @@ class NodeBandwidths:
             # A short test that neither clears nor convicts would be repeated for ever.
             or known.is_suspect
         ):
-            known.higher = None
+            if not test.is_hindered:
+                known.higher = None
             lower = _Lower(peer, test.mbps, test.value_mbps, test.is_exact, test.is_hindered)
             return self._lower(node, known, lower, result)
         return set()
 
     def _raise(self, node: str, peer: str, known: _Known, result: _Known) -> None:
+        known.claimed_mbps = max(known.claimed_mbps, result.mbps)
         if result.is_claim and not known.is_claim:
             if known.lower_bound:
                 known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS

@@ -239,6 +239,43 @@ def test_a_flapping_path_does_not_spend_what_a_node_saves_for_a_larger_test() ->
     assert max(sizes) > 5 * FAR_BYTES
 
 
+def test_a_fast_board_whose_first_peer_was_slow_holds_no_other_back() -> None:
+    """The speed of its interface is unknown, and a board of which each result is a bound needs it
+    to be known. Results are held back at random, so no single one proves much."""
+    true_mbps = {"fast": 100.0, "slow-1": 4.0, "slow-2": 4.0, "slow-3": 4.0, "server": 1000.0}
+    link_mbps = {**true_mbps, "server": None}
+    known_for_s = []
+    for seed in range(5):
+        random, beliefs, now_s, known_s = Random(seed), NodeBandwidths(1800.0), 0.0, 0.0
+        planner = BandwidthPlanner(BandwidthBudget(0.1, 10**12), (), ("server",), 5.0)
+        beliefs.add(BandwidthTest("server", "slow-1", 4.0, 0.065, 0.0, LAN_MS), link_mbps)
+        for turn in range(1, 601):
+            links = [
+                NodeLink(
+                    *(name, link_mbps[name], beliefs.of(name, now_s), beliefs.last_peers(name)),
+                    contradicted_s=beliefs.contradicted_s(name),
+                )
+                for name in sorted(true_mbps)
+            ]
+            for number, planned in enumerate(planner.plan(links, far_from_fast, now_s)):
+                ends = planned.client, planned.server
+                is_hindered, mbps = random.random() < 0.5, min(true_mbps[end] for end in ends)
+                mbps *= random.uniform(0.85, 1.0) if is_hindered else 1.0
+                seconds = planned.max_bytes * 4e-6 / mbps
+                finish(planner, planned, now_s, f"{turn}-{number}")
+                test = BandwidthTest(*ends, mbps, seconds, now_s, LAN_MS, is_hindered=is_hindered)
+                beliefs.add(test, link_mbps)
+            now_s = float(turn)
+            fast = beliefs.of("fast", now_s)
+            known_s += fast is not None and not fast.is_suspect and fast.mbps > 50.0
+        known_for_s.append(known_s)
+    assert min(known_for_s) > 500
+
+
+def far_from_fast(a: str, b: str) -> float:
+    return LAN_MS + 0.1 * ("fast" in (a, b))
+
+
 def test_a_link_that_carries_as_much_as_is_believed_needs_no_check() -> None:
     links = [replace(known("a"), used_mbps=85.0), replace(known("b"), used_mbps=85.0)]
     planner = planner_of(links)
