@@ -444,6 +444,7 @@ class BandwidthPlanner:
         options = []
         is_suspect = link.bandwidth is not None and link.bandwidth.is_suspect
         is_contradicted = link.contradicted_s > self._tested_s.get(link.name, -inf)
+        wanted_mbps = expected_mbps(link, is_check=purpose is Purpose.CHECK)
         for other in others:
             uplinks = self._uplinks_between(link.name, other.name)
             if busy_uplinks & set(uplinks):
@@ -460,7 +461,7 @@ class BandwidthPlanner:
                 # Of two suspects, a faster one may clear both; slow peers explain each result.
                 not is_suspect and (other.bandwidth is None or other.bandwidth.is_suspect),
                 purpose is Purpose.CHECK and is_open(other),  # it saves for a larger test
-                _shortfall(expected_mbps(other), expected_mbps(link)),
+                _shortfall(expected_mbps(other), wanted_mbps),
                 (purpose is not Purpose.MEASURE or is_contradicted)
                 and other.name in link.last_peers[:1],
                 other.name not in self._anchors,

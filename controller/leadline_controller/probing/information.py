@@ -64,9 +64,15 @@ def wanted_bytes(link: NodeLink, other: NodeLink, purpose: Purpose, rtt_ms: floa
 
 
 def again_s(link: NodeLink) -> float:
-    """How long an exact measurement, or a lower bound, is not repeated."""
-    is_bound = link.bandwidth is not None and link.bandwidth.lower_bound
+    """How long an exact measurement is not repeated, or one that may show too little."""
+    known = link.bandwidth
+    is_bound = known is not None and (known.lower_bound or _is_claimed(known))
     return _BOUND_AGAIN_S if is_bound and not _is_near_speed(link) else MEASURED_AGAIN_S
+
+
+def _is_claimed(bandwidth: LinkBandwidth) -> bool:
+    """Whether one result showed more, and no other one confirmed it yet."""
+    return bandwidth.claimed_mbps > bandwidth.settled_mbps / AGREEING_SHARE
 
 
 def _is_near_speed(link: NodeLink) -> bool:
@@ -104,14 +110,15 @@ def is_useful(peer: NodeLink, link: NodeLink, purpose: Purpose = Purpose.CHECK) 
     return expected_mbps(peer) >= AGREEING_SHARE * known.mbps
 
 
-def expected_mbps(link: NodeLink) -> float:
-    """What a test may find at most, as far as one can know."""
+def expected_mbps(link: NodeLink, *, is_check: bool = False) -> float:
+    """What a test may find at most, as far as one can know. is_check: what is believed is to be
+    checked, and not what one result showed since."""
     most = link.link_mbps or inf
     bandwidth = link.bandwidth
     if bandwidth is None:
         return min(FIRST_MBPS, most)
     expected = bandwidth.settled_mbps
-    if bandwidth.lower_bound or bandwidth.claimed_mbps > expected / AGREEING_SHARE:
+    if bandwidth.lower_bound or (_is_claimed(bandwidth) and not is_check):
         expected = max(expected, bandwidth.claimed_mbps)
         expected = max(expected * _LARGER_EACH_TIME, FIRST_MBPS)
     return min(max(expected, link.used_mbps), most)
