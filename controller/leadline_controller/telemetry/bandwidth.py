@@ -301,6 +301,8 @@ class NodeBandwidths:
         result = _result(node, test, known, link_mbps[node] or 0.0, is_peers=is_peers)
         agrees = known is not None and test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps)
         if known is None or _replaces(result, known, agrees=agrees):
+            if known is not None and is_limited:  # what it said of itself may still be right
+                result.claimed_mbps = max(known.claimed_mbps, known.mbps)
             self._known[node] = result
         elif _is_higher(result, known):
             self._raise(node, peer, known, result)

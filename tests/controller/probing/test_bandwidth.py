@@ -239,16 +239,27 @@ def test_a_flapping_path_does_not_spend_what_a_node_saves_for_a_larger_test() ->
     assert max(sizes) > 5 * FAR_BYTES
 
 
-def test_a_fast_board_whose_first_peer_was_slow_holds_no_other_back() -> None:
-    """The speed of its interface is unknown, and a board of which each result is a bound needs it
-    to be known. Results are held back at random, so no single one proves much."""
+FIRST_TESTS = {
+    "slow": [("server", "slow-1", 4.0, 0.065)],
+    "fast": [("fast", "server", 100.0, 0.0026), ("server", "slow-1", 4.0, 0.065)],
+}
+
+
+@pytest.mark.parametrize("first", FIRST_TESTS)
+@pytest.mark.parametrize("server_mbps", [None, 10_000.0])
+def test_a_fast_board_whose_first_peer_was_slow_holds_no_other_back(
+    first: str, server_mbps: float | None
+) -> None:
+    """The other fast board needs it to be known. Results are held back at random, so no single one
+    proves much."""
     true_mbps = {"fast": 100.0, "slow-1": 4.0, "slow-2": 4.0, "slow-3": 4.0, "server": 1000.0}
-    link_mbps = {**true_mbps, "server": None}
+    link_mbps = {**dict.fromkeys(true_mbps, 10.0), "fast": 100.0, "server": server_mbps}
     known_for_s = []
     for seed in range(5):
         random, beliefs, now_s, known_s = Random(seed), NodeBandwidths(1800.0), 0.0, 0.0
         planner = BandwidthPlanner(BandwidthBudget(0.1, 10**12), (), ("server",), 5.0)
-        beliefs.add(BandwidthTest("server", "slow-1", 4.0, 0.065, 0.0, LAN_MS), link_mbps)
+        for client, server, mbps, seconds in FIRST_TESTS[first]:
+            beliefs.add(BandwidthTest(client, server, mbps, seconds, 0.0, LAN_MS), link_mbps)
         for turn in range(1, 601):
             links = [
                 NodeLink(
@@ -269,7 +280,7 @@ def test_a_fast_board_whose_first_peer_was_slow_holds_no_other_back() -> None:
             fast = beliefs.of("fast", now_s)
             known_s += fast is not None and not fast.is_suspect and fast.mbps > 50.0
         known_for_s.append(known_s)
-    assert min(known_for_s) > 500
+    assert min(known_for_s) > 400
 
 
 def far_from_fast(a: str, b: str) -> float:
