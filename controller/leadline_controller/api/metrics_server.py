@@ -36,7 +36,7 @@ class MetricsServer:
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._turn = asyncio.Lock()
         self._made: dict[tuple[bool, bool], tuple[float, bytes]] = {}
-        self._making: set[asyncio.Task[bytes]] = set()
+        self._making: dict[tuple[bool, bool], asyncio.Task[bytes]] = {}
 
     async def start(self) -> str:
         """Listen. Returns the address with the actual port; raises ServeError."""
@@ -54,10 +54,12 @@ class MetricsServer:
         is_zipped = "gzip" in request.headers.get("Accept-Encoding", "")
         try:
             # It is made to its end for the next one, also if this one does not wait for it.
-            answer = self._answer(content_type.startswith(_OPENMETRICS), is_zipped)
-            task = asyncio.get_running_loop().create_task(answer)
-            self._making.add(task)
-            task.add_done_callback(self._making.discard)
+            key = content_type.startswith(_OPENMETRICS), is_zipped
+            task = self._making.get(key)
+            if task is None:
+                task = asyncio.get_running_loop().create_task(self._answer(*key))
+                self._making[key] = task
+                task.add_done_callback(lambda _: self._making.pop(key, None))
             body = await asyncio.shield(task)
         except Exception:
             log.exception("making the metrics")

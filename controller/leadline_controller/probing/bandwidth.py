@@ -58,7 +58,7 @@ _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its
 # contradiction, may come before they are paid. A server has less, or the first tests of others
 # would put off what is to be settled of itself.
 _SERVER_DEBT_S = 0.05
-_MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that a test is charged before it runs
+_MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that is saved before a test runs
 _DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
@@ -416,7 +416,7 @@ class BandwidthPlanner:
         amount, link_s = LEAST_BYTES, min(LEAST_BYTES * 8e-6 / assumed_mbps(link), _MOST_LINK_S)
         if purpose is Purpose.SETTLE:
             test = self._sized(link, link, purpose, (), 0.0)
-            amount, link_s = test.max_bytes, test.link_s[link.name]
+            amount, link_s = test.max_bytes, min(test.link_s[link.name], _MOST_LINK_S)
         return self._node_accounts[link.name].wait_s(link_s, amount, _DEBT_S[purpose])
 
     def _saving_s(self, link: NodeLink) -> float:
@@ -426,7 +426,8 @@ class BandwidthPlanner:
         known_mbps = link.bandwidth.mbps if link.bandwidth else 0.0
         part = min(1.0, AGREEING_SHARE * known_mbps / expected_mbps(link))
         account = self._node_accounts[link.name]
-        return account.wait_s(part * test.link_s[link.name], round(part * test.max_bytes))
+        link_s = min(part * test.link_s[link.name], _MOST_LINK_S)
+        return account.wait_s(link_s, round(part * test.max_bytes))
 
     def _waited_s(self, node: str, now_s: float) -> float:
         return now_s - self._tested_s.get(node, -inf)
@@ -476,7 +477,8 @@ class BandwidthPlanner:
             test = self._sized(link, other, purpose, uplinks, rtt)
             wait_s = 0.0
             for name, account in zip(_takers(test), self._accounts_of(test), strict=True):
-                amounts = test.link_s[name], test.max_bytes
+                # On a very slow link even the least takes longer: the rest is a debt.
+                amounts = min(test.link_s[name], _MOST_LINK_S), test.max_bytes
                 debt_s = _DEBT_S[purpose]
                 debt_s = min(debt_s, _SERVER_DEBT_S) if name == other.name else debt_s
                 wait_s = max(wait_s, account.wait_s(*amounts, debt_s))
@@ -508,8 +510,7 @@ class BandwidthPlanner:
         )
         blocks = min(ceil(wanted / BLOCK_BYTES), int(most // BLOCK_BYTES))
         size = max(LEAST_BYTES, blocks * BLOCK_BYTES)
-        # On a very slow link even the least takes longer: what it took is charged afterwards.
-        link_s = {name: min(size * 8e-6 / mbps, _MOST_LINK_S) for name, mbps in mbps_of.items()}
+        link_s = {name: size * 8e-6 / mbps for name, mbps in mbps_of.items()}
         checks = is_useful(link, other), is_useful(other, link)
         return PlannedTest(link.name, other.name, size, uplinks, link_s, *checks)
 

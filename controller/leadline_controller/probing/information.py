@@ -107,7 +107,9 @@ def is_useful(peer: NodeLink, link: NodeLink, purpose: Purpose = Purpose.CHECK) 
     if purpose is Purpose.MEASURE and known.lower_bound:
         least_mbps = min(known.mbps / AGREEING_SHARE, AGREEING_SHARE * expected_mbps(link))
         return expected_mbps(peer) > least_mbps
-    return expected_mbps(peer) >= AGREEING_SHARE * known.mbps
+    # What nobody has confirmed is no reason to call a link checked.
+    is_check = purpose is Purpose.CHECK
+    return expected_mbps(peer, is_check=is_check) >= AGREEING_SHARE * known.mbps
 
 
 def expected_mbps(link: NodeLink, *, is_check: bool = False) -> float:
@@ -118,8 +120,10 @@ def expected_mbps(link: NodeLink, *, is_check: bool = False) -> float:
     if bandwidth is None:
         return min(FIRST_MBPS, most)
     expected = bandwidth.settled_mbps
-    if bandwidth.lower_bound or (_is_claimed(bandwidth) and not is_check):
-        expected = max(expected, bandwidth.claimed_mbps)
+    is_claimed = _is_claimed(bandwidth) and not is_check
+    if is_claimed:
+        expected = bandwidth.claimed_mbps
+    if bandwidth.lower_bound or is_claimed:
         expected = max(expected * _LARGER_EACH_TIME, FIRST_MBPS)
     return min(max(expected, link.used_mbps), most)
 

@@ -300,9 +300,8 @@ class NodeBandwidths:
         test = replace(test, mbps=test.mbps + min(flowing_mbps, spare_mbps))
         result = _result(node, test, known, link_mbps[node] or 0.0, is_peers=is_peers)
         agrees = known is not None and test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps)
+        result.claimed_mbps = _claimed_mbps(known) if is_limited else 0.0
         if known is None or _replaces(result, known, agrees=agrees):
-            if known is not None and is_limited:  # what it said of itself may still be right
-                result.claimed_mbps = max(known.claimed_mbps, known.mbps)
             self._known[node] = result
         elif _is_higher(result, known):
             self._raise(node, peer, known, result)
@@ -322,7 +321,7 @@ class NodeBandwidths:
             or known.is_suspect
         ):
             if not test.is_hindered:
-                known.higher = None
+                known.higher, known.claimed_mbps = None, 0.0
             lower = _Lower(peer, test.mbps, test.value_mbps, test.is_exact, test.is_hindered)
             return self._lower(node, known, lower, result)
         return set()
@@ -356,7 +355,14 @@ class NodeBandwidths:
         both = sorted((known.higher, (peer, result)), key=lambda each: each[1].mbps)
         (_, least), most = both
         higher = most if most[1].mbps > least.mbps / AGREEING_SHARE else None
-        return replace(least, at_s=result.at_s, measured_s=result.at_s, higher=higher)
+        claimed_mbps = higher[1].mbps if higher else 0.0
+        return replace(
+            least,
+            at_s=result.at_s,
+            measured_s=result.at_s,
+            higher=higher,
+            claimed_mbps=claimed_mbps,
+        )
 
     def _agree(
         self, node: str, peer: str, known: _Known, result: _Known, *, is_faster: bool
@@ -483,6 +489,14 @@ def _result(
         measured_s=-inf if is_claim else at_s,
         tested_mbps=0.0 if is_claim else test.mbps,
     )
+
+
+def _claimed_mbps(known: _Known | None) -> float:
+    """What was said of a node, and is not contradicted by a peer that is no faster."""
+    if known is None:
+        return 0.0
+    is_own = known.is_claim or known.source in (COUNTERS, PULLS)
+    return max(known.claimed_mbps, known.mbps if is_own else 0.0)
 
 
 def _explain(known: _Known, result: _Known, by: str | None) -> None:

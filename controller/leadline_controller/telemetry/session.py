@@ -286,6 +286,7 @@ class BrokerSession:
             self._log_down(str(reason))
             return
         self._is_down_logged, self._is_denied_logged, self._has_session = False, False, True
+        self._is_left = False
         self._since_s, self._rtt_ms, self._ping = self._now_s(), None, (None, -math.inf)
         log.info("connected to the broker at %s", self._broker)
         options = SubscribeOptions(qos=_QOS)

@@ -215,9 +215,30 @@ def test_a_suspect_of_which_the_least_test_takes_all_that_is_saved_is_tested(mbp
         now_s = LATER_S * (turn + 1)
         for number, planned in enumerate(planner.plan(links, lan, now_s)):
             clients.add(planned.client)
-            assert max(planned.link_s.values()) <= 0.9
             finish(planner, planned, now_s, f"{turn}-{number}")
     assert clients >= {"a", "x"}
+
+
+def test_a_slow_uplink_pays_all_that_a_test_takes_of_it() -> None:
+    uplink = Uplink("lte", frozenset("a"), mbps=0.1, bytes_per_day=None)
+    links = [NodeLink("a"), known("b")]
+    planner = BandwidthPlanner(BandwidthBudget(), [uplink])
+    planner.plan([known("a"), known("b")], lan, 0.0)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    finish(planner, planned, LATER_S)
+    _, uplinks = planner.accounts(LATER_S)
+    assert uplinks["lte"].spent_link_s == pytest.approx(LEAST_BYTES * 8e-6 / 0.1)
+    assert uplinks["lte"].link_s < -4.0
+
+
+def test_what_nobody_confirmed_makes_no_test_a_check() -> None:
+    liar = NodeLink("b", 1000.0, LinkBandwidth(10.0, 0.0, measured_s=inf, claimed_mbps=900.0))
+    planner = planner_of([known("a"), liar])
+    planner._tested_s["b"] = planner._checked_s["b"] = 1e9  # only a asks
+    for planned in planner.plan([known("a"), liar], lan, LATER_S):
+        assert not planned.checks_client
+    (checked,) = planner.plan([known("a"), known("b")], lan, LATER_S + 100.0)
+    assert checked.checks_client
 
 
 def test_a_flapping_path_does_not_spend_what_a_node_saves_for_a_larger_test() -> None:

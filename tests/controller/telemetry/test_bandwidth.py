@@ -247,6 +247,21 @@ def test_a_slow_peer_clears_suspects_of_which_it_measures_more(hindered: bool) -
     assert not beliefs.suspects()
 
 
+def test_what_one_result_showed_is_kept_until_a_fast_peer_contradicts_it() -> None:
+    beliefs = Beliefs({"server": 1000.0, "fast": 100.0, "slow-1": 4.0, "slow-2": 4.03})
+    beliefs.test("fast", "server", 0.0026)
+    beliefs.test("server", "slow-1")
+    beliefs.test("server", "slow-2")
+    assert beliefs.of("server").mbps == pytest.approx(4.03)
+    assert beliefs.of("server").claimed_mbps > 30.0
+    beliefs.true_mbps["server"] = 4.0
+    beliefs.all_pairs(["fast", "slow-1", "slow-2"])
+    beliefs.test("fast", "slow-1")
+    for _ in range(2):
+        beliefs.test("server", "fast")
+    assert beliefs.of("server").claimed_mbps == 0.0
+
+
 def test_a_slow_peer_does_not_clear_a_suspect_of_which_it_measures_no_more() -> None:
     beliefs = fleet(slow=5.0)
     beliefs.true_mbps["a"] = 5.0
