@@ -238,7 +238,7 @@ def asked(what: str, address: str) -> dict[str, Any]:
 
 def test_a_demo_that_is_kept_answers_until_ctrl_c(start: Runs) -> None:
     run = start([*RUN, "--local", "--keep"])
-    eventually(lambda: run.out, lambda out: "Ctrl-C ends it." in out, "it is told", timeout_s=150)
+    eventually(lambda: run.out, lambda out: "Ctrl-C ends it." in out, "it is told", timeout_s=300)
     (address,) = re.findall(r"leadline nodes --address (\S+)", run.out)
     before = {each["pod"] for each in asked("placements", address)["placements"]}
     assert "default/web-1" in before
@@ -248,7 +248,7 @@ def test_a_demo_that_is_kept_answers_until_ctrl_c(start: Runs) -> None:
         },
         lambda now: now.keys() > before and now["default/web-1"] == "deleted",
         "a pod comes and the oldest goes",
-        timeout_s=150,
+        timeout_s=300,
     )
     run.send_to_group(signal.SIGINT)
     assert run.wait() == 0
@@ -293,7 +293,7 @@ def test_up_status_down(start: Runs, tmp_path: Path) -> None:
             lambda: asked("placements", address)["placements"],
             lambda placed: {each["node"] for each in placed} & {"a", "b"},
             "pods are placed",
-            timeout_s=150,
+            timeout_s=300,
         )
         code, _, err = lab("up", "--spec", str(spec))
         assert code == 1
