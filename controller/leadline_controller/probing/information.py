@@ -57,7 +57,7 @@ def wanted_bytes(link: NodeLink, other: NodeLink, purpose: Purpose, rtt_ms: floa
         return FAR_BYTES if is_far and not is_short else LEAST_BYTES
     known, mbps = link.bandwidth, min(expected_mbps(link), expected_mbps(other))
     if purpose is Purpose.SETTLE and known is not None:
-        mbps = min(mbps, known.mbps)
+        mbps = min(mbps, known.mbps, known.suspected_mbps)
     is_host_limited = known is not None and known.is_host_limited and not known.is_suspect
     longer = _LONGER_IF_HINDERED if is_host_limited else 1.0
     return longer * _MARGIN * mbps * 1e6 / 8 * exact_s(rtt_ms) / _MEASURED_SHARE
@@ -103,7 +103,7 @@ def is_useful(peer: NodeLink, link: NodeLink, purpose: Purpose = Purpose.CHECK) 
         return True
     if known.is_suspect:
         is_other = peer.name != known.suspect_peer
-        return is_other and AGREEING_SHARE * expected_mbps(peer) > known.mbps
+        return is_other and AGREEING_SHARE * expected_mbps(peer) > known.suspected_mbps
     if purpose is Purpose.MEASURE and known.lower_bound:
         least_mbps = min(known.mbps / AGREEING_SHARE, AGREEING_SHARE * expected_mbps(link))
         return expected_mbps(peer) > least_mbps
@@ -133,4 +133,6 @@ def assumed_mbps(link: NodeLink) -> float:
     bandwidth, most = link.bandwidth, link.link_mbps or inf
     if bandwidth is None:
         return min(FIRST_MBPS, most)
+    if bandwidth.is_suspect:
+        return min(bandwidth.mbps, bandwidth.suspected_mbps)
     return min(max(2 * bandwidth.mbps, FIRST_MBPS), most) if bandwidth.is_short else bandwidth.mbps

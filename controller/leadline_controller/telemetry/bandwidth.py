@@ -3,9 +3,10 @@
 A test measures the slower one of two links. So a result that is higher than what is believed counts
 at once, unless an exact value contradicts it: then a second server has to agree, because the server
 measures and the client cannot disprove it. A lower one counts if a second test agrees: then the
-better one of the two is believed. Until then the node is suspect, and the lower value counts. A
-result that is explained, by a slow or unknown peer or by users' traffic, contradicts nothing. It is
-a lower bound, which counts once what is believed is too old.
+better one of the two is believed. Until then the node is suspect, and the lower value counts,
+unless a board was held back in the test. A result that is explained, by a slow or unknown peer or
+by users' traffic, contradicts nothing. It is a lower bound, which counts once what is believed is
+too old.
 
 No node is believed about itself: what it measured or carried itself raises a lower bound within
 limits, and is replaced by what another node measures. Times are seconds on the controller's
@@ -109,8 +110,9 @@ class LinkBandwidth:
     TESTS, COUNTERS or INTERFACE. is_host_limited: a board was too busy, throttled or under voltage
     in the test, so the link may do more; no such value is exact. measured_s: when another node
     measured it last, and not by a short test. former_mbps: of a suspect node, what was believed
-    before the last test, with suspect_peer, showed less. claimed_mbps: the most that is said of it
-    since, and not confirmed.
+    before the last test, with suspect_peer, showed suspected_mbps. That counts already, unless a
+    board was held back in the test. claimed_mbps: the most that is said of it since, and not
+    confirmed.
     """
 
     mbps: float
@@ -121,6 +123,7 @@ class LinkBandwidth:
     is_host_limited: bool = False
     measured_s: float = field(default=-inf, compare=False)
     former_mbps: float | None = None
+    suspected_mbps: float = inf
     suspect_peer: str = ""
     claimed_mbps: float = field(default=0.0, compare=False)
 
@@ -176,7 +179,8 @@ class _Known:
     higher: the first result that was higher than an exact value, and its server, until a faster
     peer contradicts it. bound: what the last result shows that something explains, for when this
     value is too old: no peer that is there may be fast enough to confirm it. claimed_mbps: the
-    most that one result showed since, until a peer that is fast enough contradicts it."""
+    most that one result showed since, until a peer that is fast enough contradicts it. is_proven: a
+    faster peer showed it, so that it is not the peer's."""
 
     mbps: float
     at_s: float
@@ -191,6 +195,7 @@ class _Known:
     higher: "tuple[str, _Known] | None" = None
     claimed_mbps: float = 0.0
     bound: "_Known | None" = None
+    is_proven: bool = False
 
     @property
     def is_suspect(self) -> bool:
@@ -214,17 +219,7 @@ class NodeBandwidths:
         known = self._fresh(node, now_s)
         if known is None:
             return None
-        if (lower := known.lower) is not None and known.is_suspect:
-            return LinkBandwidth(
-                mbps=lower.mbps,
-                at_s=known.at_s,
-                source=known.source,
-                is_host_limited=lower.is_hindered,
-                measured_s=known.measured_s,
-                former_mbps=known.mbps,
-                suspect_peer=lower.peer,
-            )
-        return LinkBandwidth(
+        bandwidth = LinkBandwidth(
             mbps=known.mbps,
             at_s=known.at_s,
             lower_bound=known.lower_bound,
@@ -233,6 +228,20 @@ class NodeBandwidths:
             is_host_limited=known.is_host_limited,
             measured_s=known.measured_s,
             claimed_mbps=known.claimed_mbps,
+        )
+        lower = known.lower
+        if lower is None or not known.is_suspect:
+            return bandwidth
+        if lower.is_hindered:
+            bandwidth = replace(bandwidth, is_host_limited=True)
+        else:
+            bandwidth = replace(bandwidth, mbps=lower.mbps, lower_bound=False, is_short=False)
+        return replace(
+            bandwidth,
+            former_mbps=known.mbps,
+            suspected_mbps=lower.mbps,
+            suspect_peer=lower.peer,
+            claimed_mbps=0.0,
         )
 
     def last_peers(self, node: str) -> tuple[str, ...]:
@@ -301,6 +310,7 @@ class NodeBandwidths:
         result = _result(node, test, known, link_mbps[node] or 0.0, is_peers=is_peers)
         agrees = known is not None and test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps)
         result.claimed_mbps = _claimed_mbps(known) if is_limited else 0.0
+        result.is_proven = not is_limited
         if known is None or _replaces(result, known, agrees=agrees):
             self._known[node] = result
         elif _is_higher(result, known):
@@ -309,6 +319,7 @@ class NodeBandwidths:
             if not result.is_claim:
                 if not is_limited:
                     known.higher, known.claimed_mbps = None, 0.0
+                    known.is_proven = True
                 is_faster = test.mbps > known.mbps / AGREEING_SHARE
                 self._agree(node, peer, known, result, is_faster=is_faster)
         elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
@@ -327,12 +338,15 @@ class NodeBandwidths:
         return set()
 
     def _raise(self, node: str, peer: str, known: _Known, result: _Known) -> None:
+        is_news = result.mbps > max(known.mbps, known.claimed_mbps) / AGREEING_SHARE
         known.claimed_mbps = max(known.claimed_mbps, result.mbps)
         if result.is_claim and not known.is_claim:
             if known.lower_bound:
                 known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS
                 known.is_short, known.measured_s = result.is_short, -inf
                 known.is_host_limited = result.is_host_limited
+            elif is_news:  # then the peer should measure it soon
+                self._contradicted_s[node] = result.at_s
         elif known.is_claim or known.lower_bound or result.mbps <= known.mbps / AGREEING_SHARE:
             self._known[node] = result
         elif (least := self._confirmed(node, peer, known, result)) is not None:
@@ -343,14 +357,16 @@ class NodeBandwidths:
 
     def _confirmed(self, node: str, peer: str, known: _Known, result: _Known) -> _Known | None:
         """The lower one of two results above an exact value, of two servers or of one that came
-        long after the other; None after the first. A node with a single peer needs one."""
+        long after the other, or at any time if only slow peers have measured the node; None after
+        the first. A node with a single peer needs one."""
         if self._last_peers.get(node) == (peer,):
             return result
         if known.higher is None:
             known.higher, self._contradicted_s[node] = (peer, result), result.at_s
             return None
         first_peer, first = known.higher
-        if first_peer == peer and result.at_s - first.at_s <= _TRUSTED_S:
+        is_soon = result.at_s - first.at_s <= _TRUSTED_S
+        if first_peer == peer and is_soon and known.is_proven:
             return None
         both = sorted((known.higher, (peer, result)), key=lambda each: each[1].mbps)
         (_, least), most = both

@@ -45,7 +45,7 @@ def known(name: str, mbps: float = 100.0, **changed: Any) -> NodeLink:
 
 def suspect(name: str, mbps: float = 5.0, former_mbps: float = 100.0, peer: str = "") -> NodeLink:
     """A node whose last test, with the peer, showed less than the one before."""
-    return known(name, mbps, former_mbps=former_mbps, suspect_peer=peer)
+    return known(name, mbps, former_mbps=former_mbps, suspected_mbps=mbps, suspect_peer=peer)
 
 
 def planner_of(

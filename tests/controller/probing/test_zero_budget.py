@@ -12,7 +12,7 @@ from leadline_controller.probing.bandwidth import (
 from leadline_controller.probing.spending import DAY_S
 from leadline_controller.telemetry.bandwidth import LinkBandwidth, NodeLink
 
-SUSPECT = LinkBandwidth(5.0, 0.0, former_mbps=100.0)
+SUSPECT = LinkBandwidth(5.0, 0.0, former_mbps=100.0, suspected_mbps=5.0)
 LINKS = [NodeLink("field"), NodeLink("pi-1"), NodeLink("pi-2", 100.0, SUSPECT)]
 
 

@@ -437,13 +437,38 @@ def test_a_short_test_that_was_faster_does_not_lower_what_is_believed() -> None:
 
 
 def test_a_server_may_confirm_itself_later_if_no_faster_one_is_there() -> None:
-    beliefs = fleet()
+    beliefs = fleet(fast=200.0, faster=200.0)  # so that the value of a is certain
     beliefs.measured("a", "b", 900.0)
     beliefs.now_s += 105.0
     beliefs.measured("a", "b", 900.0)
     assert beliefs.of("a").mbps == 100.0
     beliefs.measured("a", "b", 900.0)
     assert beliefs.of("a").mbps == 900.0
+
+
+def test_a_server_may_confirm_itself_at_once_if_only_slow_peers_measured_the_node() -> None:
+    beliefs = Beliefs({**dict.fromkeys("abc", 4.0), "fast": 100.0, "server": 1000.0})
+    beliefs.test("a", "fast")
+    beliefs.test("fast", "b")
+    beliefs.test("fast", "c")
+    assert beliefs.of("fast").mbps == 4.0
+    beliefs.test("fast", "server")
+    assert (beliefs.of("fast").mbps, beliefs.of("fast").claimed_mbps) == (4.0, 100.0)
+    beliefs.measured("fast", "server", 0.1, hindered=True)  # decides nothing
+    beliefs.test("fast", "server")
+    assert beliefs.of("fast") == LinkBandwidth(100.0, beliefs.now_s)
+
+
+def test_what_a_node_alone_says_of_itself_brings_a_test_forward_once() -> None:
+    beliefs = Beliefs({"a": 4.0, "fast": 100.0, "server": 1000.0})
+    beliefs.test("fast", "a")
+    contradicted_s = beliefs.bandwidths.contradicted_s
+    for _ in range(3):
+        beliefs.test("server", "fast")  # that fast measured itself
+        assert beliefs.of("fast").mbps == 4.0
+    assert contradicted_s("fast") == beliefs.now_s - 20.0
+    beliefs.measured("server", "fast", 200.0)
+    assert contradicted_s("fast") == beliefs.now_s
 
 
 def test_a_link_that_becomes_slower_by_and_by_is_believed() -> None:
@@ -579,6 +604,7 @@ def test_a_board_that_only_hindered_tests_contradict_is_suspect_and_host_limited
     beliefs = fleet()
     beliefs.measured("a", "b", 4.5, hindered=True)
     assert (beliefs.of("a").is_suspect, beliefs.of("a").is_host_limited) == (True, True)
+    assert (beliefs.of("a").mbps, beliefs.of("a").suspected_mbps) == (100.0, 4.5)
     beliefs.measured("a", "c", 4.5)
     beliefs.measured("a", "d", 4.5)
     assert beliefs.of("a") == LinkBandwidth(4.5, beliefs.now_s)
