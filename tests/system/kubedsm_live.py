@@ -297,7 +297,11 @@ async def cycle(
         if now_s - changed_s > SETTLED_S:
             break
         if now_s - start_s > LONGEST_S:
-            raise AssertionError(f"{wanted} is not reached: {counts}, {where}")
+            unready = [pod for pod in pods if not ready(pod)]
+            why = [(pod["metadata"]["name"], pod.get("status")) for pod in unready]
+            raise AssertionError(
+                f"{wanted} is not reached: {counts}, moving: {is_busy}, not ready: {why}"
+            )
     on_edge = Counter(
         pod["metadata"]["labels"]["service"]
         for pod in pods

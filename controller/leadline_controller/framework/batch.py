@@ -48,13 +48,15 @@ class BatchPlan:
 
     placed: key of a pending pod -> index of its node; a pod without an entry is decided on
     alone. moves: of running pods, all before the first placement. why: key of a placed pod ->
-    one sentence. method: how the plan was searched for.
+    one sentence. method: how the plan was searched for. is_worth: whether moves of these pods that
+    are not just those of the plan still leave the cluster better than it is.
     """
 
     placed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     moves: tuple[Move, ...] = ()
     why: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     method: str = ""
+    is_worth: Callable[[Sequence[Move]], bool] = lambda _: True
 
 
 @runtime_checkable
@@ -143,6 +145,31 @@ def make_plan(
             if dropped is None:
                 return plan, moved
         plan = replace(plan, moves=tuple(move for move in plan.moves if move is not dropped))
+
+
+def suggested_steps(
+    view: ClusterView,
+    running: Sequence[Running],
+    filters: Mapping[str, Filter],
+    strategy: BatchStrategy,
+    random: Random,
+    may_move: Callable[[Pod], bool] = lambda _: True,
+) -> tuple[Move, ...]:
+    """The moves of a plan without pending pods, in steps. None, if a pod that goes by way of the
+    cloud, or a move that is left out, costs what the plan gains, and the next plan would not bring
+    that either: the same would then be planned again and again."""
+    plan, _ = make_plan(view, [], running, filters, strategy, random, may_move)
+    steps = in_steps(view, plan.moves, filters)
+    if plan.is_worth(steps):
+        return steps
+    placed = {pod.key: (pod, node) for pod, node in running}
+    for step in steps:
+        view = view.without_placement(step.pod, step.source)
+        view = view.with_placement(step.pod, step.target)
+        placed[step.pod.key] = step.pod, step.target
+    following, _ = make_plan(view, [], [*placed.values()], filters, strategy, random, may_move)
+    then = in_steps(view, following.moves, filters)
+    return steps if plan.is_worth((*steps, *then)) else ()
 
 
 def decide_as_planned(

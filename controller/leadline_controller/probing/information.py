@@ -28,8 +28,9 @@ FIRST_MBPS = 50.0  # assumed for a link of unknown speed
 _LARGER_EACH_TIME = 5.0  # the next test after a lower bound
 # A board that waits for its processor now and then waits for a smaller share of a longer test. And
 # a shaper's burst, which a bound leaves out, is so small a part of it that the bound reaches
-# _SHARE_OF_LINK_SPEED, so that no more tests follow.
-_LONGER_IF_HINDERED = 8.0
+# _SHARE_OF_LINK_SPEED, so that no more tests follow. But a short test shows little of a fast link,
+# and one that is so much longer than it would be saved for in vain if the link is slow.
+_LONGER_IF_HINDERED, _LONGER_THAN_LAST = 8.0, 16.0
 _MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip has an error
 # A lower bound of this share of the interface's speed is as good as an exact value.
 _SHARE_OF_LINK_SPEED = 0.8
@@ -58,9 +59,11 @@ def wanted_bytes(link: NodeLink, other: NodeLink, purpose: Purpose, rtt_ms: floa
     known, mbps = link.bandwidth, min(expected_mbps(link), expected_mbps(other))
     if purpose is Purpose.SETTLE and known is not None:
         mbps = min(mbps, known.mbps, known.suspected_mbps)
-    is_host_limited = known is not None and known.is_host_limited and not known.is_suspect
-    longer = _LONGER_IF_HINDERED if is_host_limited else 1.0
-    return longer * _MARGIN * mbps * 1e6 / 8 * exact_s(rtt_ms) / _MEASURED_SHARE
+    measured_bytes = _MARGIN * mbps * 1e6 / 8 * exact_s(rtt_ms)
+    if known is not None and known.is_host_limited and not known.is_suspect:
+        most_bytes = max(measured_bytes, _LONGER_THAN_LAST * known.measured_bytes)
+        measured_bytes = min(_LONGER_IF_HINDERED * measured_bytes, most_bytes)
+    return measured_bytes / _MEASURED_SHARE
 
 
 def again_s(link: NodeLink) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.framework.batch import BatchStrategy, Move, in_steps, make_plan
+from leadline_controller.framework.batch import BatchStrategy, Move, suggested_steps
 from leadline_controller.framework.cycle import filters_with
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import Clock, Leadership
@@ -82,14 +82,10 @@ class Suggestions:
         view = self._view()
         running, may_move = self._state.staying(view), self.movable()
 
-        def planned() -> tuple[Move, ...]:
-            apart = view.apart()
-            plan, _ = make_plan(
-                *(apart, [], running, self._filters, strategy, self._random), may_move
-            )
-            return in_steps(apart, plan.moves, self._filters)
-
-        moves = await asyncio.to_thread(planned)
+        moves = await asyncio.to_thread(
+            suggested_steps,
+            *(view.apart(), running, self._filters, strategy, self._random, may_move),
+        )
         moved = self.have_moved(view, moves) if moves else None
         if moved is None:
             return 0

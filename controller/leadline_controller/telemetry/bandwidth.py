@@ -112,7 +112,7 @@ class LinkBandwidth:
     measured it last, and not by a short test. former_mbps: of a suspect node, what was believed
     before the last test, with suspect_peer, showed suspected_mbps. That counts already, unless a
     board was held back in the test. claimed_mbps: the most that is said of it since, and not
-    confirmed.
+    confirmed. measured_bytes: on which the rate was measured, infinite if unknown.
     """
 
     mbps: float
@@ -126,6 +126,7 @@ class LinkBandwidth:
     suspected_mbps: float = inf
     suspect_peer: str = ""
     claimed_mbps: float = field(default=0.0, compare=False)
+    measured_bytes: float = field(default=inf, compare=False)
 
     @property
     def is_suspect(self) -> bool:
@@ -196,6 +197,7 @@ class _Known:
     claimed_mbps: float = 0.0
     bound: "_Known | None" = None
     is_proven: bool = False
+    measured_bytes: float = inf
 
     @property
     def is_suspect(self) -> bool:
@@ -228,6 +230,7 @@ class NodeBandwidths:
             is_host_limited=known.is_host_limited,
             measured_s=known.measured_s,
             claimed_mbps=known.claimed_mbps,
+            measured_bytes=known.measured_bytes,
         )
         lower = known.lower
         if lower is None or not known.is_suspect:
@@ -345,6 +348,7 @@ class NodeBandwidths:
                 known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS
                 known.is_short, known.measured_s = result.is_short, -inf
                 known.is_host_limited = result.is_host_limited
+                known.measured_bytes = result.measured_bytes
             elif is_news:  # then the peer should measure it soon
                 self._contradicted_s[node] = result.at_s
         elif known.is_claim or known.lower_bound or result.mbps <= known.mbps / AGREEING_SHARE:
@@ -502,6 +506,7 @@ def _result(
         is_short=not is_at_speed and not test.is_exact,
         is_claim=is_claim,
         is_host_limited=test.is_hindered,
+        measured_bytes=test.mbps * test.seconds * 1e6 / 8,
         measured_s=-inf if is_claim else at_s,
         tested_mbps=0.0 if is_claim else test.mbps,
     )

@@ -563,6 +563,16 @@ def test_the_bound_that_a_board_which_is_held_back_reaches_ends_the_larger_tests
     assert test.value_mbps >= 0.8 * speed_mbps
 
 
+def test_the_tests_of_a_fast_board_that_is_held_back_become_longer_step_by_step() -> None:
+    short: dict[str, Any] = {"lower_bound": True, "is_short": True, "is_host_limited": True}
+    bound = known("a", 40.0, **short, measured_bytes=LEAST_BYTES / 2)
+    (planned,) = planned_for([replace(bound, link_mbps=1000.0), known("b", 1000.0)])
+    assert planned.max_bytes == 16 * LEAST_BYTES
+    bound = known("a", 450.0, **short, measured_bytes=8 * LEAST_BYTES)
+    (planned,) = planned_for([replace(bound, link_mbps=1000.0), known("b", 1000.0)])
+    assert planned.max_bytes > 160 * LEAST_BYTES
+
+
 def test_a_measurement_between_far_nodes_needs_more_bytes() -> None:
     link = suspect("a", 5.0, 100.0)
     links = [link, known("b", 1000.0)]

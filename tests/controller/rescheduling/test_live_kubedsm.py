@@ -9,12 +9,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.batch import suggested_steps
+from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -30,6 +32,7 @@ from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.wiring import Controller, running
+from leadline_experiments.kubedsm.simulation import empty_cluster, make_pod
 
 from tests.controller.rescheduling.test_plans_with_failures import Leads
 from tests.controller.scheduling.harness import node
@@ -126,6 +129,28 @@ async def test_pods_come_back_from_the_cloud_when_there_is_room() -> None:
         await made.pass_s(40)
         assert "far" not in made.where("d0") + made.where("d1")
         assert made.steps("evict") == len(made.cluster.witness.begun) - 2 == 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_suggestions_come_to_an_end(seed: int) -> None:
+    """Where pods can only change places by way of the cloud, a suggestion may gain nothing."""
+    random, view, strategy = Random(seed), empty_cluster(), KubeDsm()
+    filters = filters_with(FILTERS, strategy)
+    counts = dict(zip("ABCD", (random.randint(1, 5) for _ in range(4)), strict=True))
+    pods = [make_pod(service, at) for service in counts for at in range(counts[service])]
+    placed: dict[str, tuple[Pod, int]] = {}
+    for pod in random.sample(pods, len(pods)):
+        passes = np.logical_and.reduce([run(view, pod).passes for run in filters.values()])
+        placed[pod.key] = pod, random.choice(np.flatnonzero(passes).tolist())
+        view = view.with_placement(*placed[pod.key])
+    suggestions = 0
+    while steps := suggested_steps(view, list(placed.values()), filters, strategy, random):
+        suggestions += 1
+        assert suggestions < 10, [str(step.pod.key) for step in steps]
+        for step in steps:
+            view = view.without_placement(step.pod, step.source)
+            view = view.with_placement(step.pod, step.target)
+            placed[step.pod.key] = step.pod, step.target
 
 
 @pytest.mark.parametrize("mode", ["off", "manual"])

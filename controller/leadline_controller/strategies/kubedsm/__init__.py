@@ -259,7 +259,21 @@ class _EdgeView:
         found = {key: node for key, node in nodes.items() if node is not None}
         counts = steps[-1].state.on_edge
         why = {key: self._why(key, node, counts, method) for key, node in found.items()}
-        return BatchPlan(found, moves, why, method)
+
+        def is_worth(steps: Sequence[Move]) -> bool:
+            """QoS is higher after the steps, or they are those of the suggestion."""
+            if {(each.pod.key, each.target) for each in steps} == {
+                (each.pod.key, each.target) for each in moves
+            }:
+                return True
+            on_edge = self.state.on_edge.copy()
+            for step in steps:
+                left, came = self._cloud[[step.target, step.source]]
+                on_edge[self._service[step.pod.key]] += int(came) - int(left)
+            quality = self.state.quality
+            return float(quality.of(on_edge)) > float(quality.of(self.state.on_edge)) + TOLERANCE
+
+        return BatchPlan(found, moves, why, method, is_worth)
 
     def _why(self, key: str, node: int, on_edge: Ints, method: str) -> str:
         service = self._service[key]
