@@ -56,8 +56,9 @@ _NONE: frozenset[str] = frozenset()
 _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its bandwidth
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
 # contradiction, may come before they are paid. A server has less, or the first tests of others
-# would put off what is to be settled of itself.
-_SERVER_DEBT_S = 0.05
+# would put off what is to be settled of itself; and so has an uplink: what it may save and owe in an
+# hour is no more than the budget promises.
+_SERVER_DEBT_S, _UPLINK_DEBT_S = 0.05, 0.15
 _MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that is saved before a test runs
 _DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
@@ -480,7 +481,9 @@ class BandwidthPlanner:
                 # On a very slow link even the least takes longer: the rest is a debt.
                 amounts = min(test.link_s[name], _MOST_LINK_S), test.max_bytes
                 debt_s = _DEBT_S[purpose]
-                debt_s = min(debt_s, _SERVER_DEBT_S) if name == other.name else debt_s
+                if name != link.name:
+                    most_s = _SERVER_DEBT_S if name == other.name else _UPLINK_DEBT_S
+                    debt_s = min(debt_s, most_s)
                 wait_s = max(wait_s, account.wait_s(*amounts, debt_s))
                 if wait_s >= least_s:
                     break
