@@ -56,7 +56,7 @@ _NONE: frozenset[str] = frozenset()
 _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its bandwidth
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
 # contradiction, may come before they are paid. A server has less, or the first tests of others
-# would put off what is to be settled of itself; and so has an uplink: what it may save and owe in an
+# would put off what is to be settled of itself. So has an uplink: what it may save and owe in an
 # hour is no more than the budget promises.
 _SERVER_DEBT_S, _UPLINK_DEBT_S = 0.05, 0.15
 _MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that is saved before a test runs
