@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import jinja2
 import pytest
 import yaml
 from leadline_controller.api.instruments import Instruments
@@ -167,7 +166,9 @@ def test_home_assistants_certificate_opens_the_broker_under_its_name_in_the_acl(
     )
     assert verified.returncode == 0, verified.stderr
     defaults = yaml.safe_load((COLLECTION / "roles/broker/defaults/main.yml").read_text())
-    readers = jinja2.Template(defaults["broker_home_assistants"])
+    from jinja2 import Template
+
+    readers = Template(defaults["broker_home_assistants"])
     for value in (True, False):  # also to hear that its devices are removed
         assert readers.render(leadline_home_assistant=value) == "['home-assistant:leadline']"
     assert readers.render() == "[]"

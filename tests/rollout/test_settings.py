@@ -13,7 +13,7 @@ TEMPLATE = (
 
 @pytest.mark.parametrize("section", ["extender", "keda", "metrics", "web"])
 def test_an_empty_section_is_written(section: str) -> None:
-    from jinja2 import Environment  # here, because it comes with Ansible, which other tests lack
+    from jinja2 import Environment
 
     environment = Environment(trim_blocks=True, autoescape=False)  # noqa: S701  # as Ansible's; TOML
     environment.filters["to_json"] = json.dumps
