@@ -69,6 +69,7 @@ class WorkloadCluster(MemoryCluster):
         self.faults = faults
         self.witness = Witness()
         self.wanted: dict[str, int] = {}
+        self.lingers = False  # pods that are being deleted stay for now
         self.never_ready: set[str] = set()  # nodes on which no pod becomes ready
         self._now_s = now_s
         self._bound_s: dict[str, float] = {}
@@ -95,7 +96,9 @@ class WorkloadCluster(MemoryCluster):
     def tick(self) -> None:
         """Let all controllers act once."""
         for pod in self.pods:
-            if pod.terminating or (pod.node_name and pod.node_name not in self._nodes):
+            if (pod.terminating and not self.lingers) or (
+                pod.node_name and pod.node_name not in self._nodes
+            ):
                 self.remove_pod(pod.key)
             elif pod.node_name and not pod.ready and pod.node_name not in self.never_ready:
                 bound_s = self._bound_s.setdefault(pod.uid, self._now_s())

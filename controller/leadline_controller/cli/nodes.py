@@ -240,7 +240,7 @@ def _certainty(status: pb.NodeStatus) -> str:
         if metric.name == "bandwidth_mbps":
             how = "a lower bound" if metric.lower_bound else "exact"
             if metric.suspect:
-                how = "suspect: before the last test it was more"
+                how = "suspect: the last tests disagree"
             elif metric.source == "counters":
                 how = "which it carried; not tested"
             elif metric.source == "pulls":

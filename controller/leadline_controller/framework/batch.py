@@ -154,14 +154,19 @@ def suggested_steps(
     strategy: BatchStrategy,
     random: Random,
     may_move: Callable[[Pod], bool] = lambda _: True,
+    *,
+    may_return: bool = True,
 ) -> tuple[Move, ...]:
     """The moves of a plan without pending pods, in steps. None, if a pod that goes by way of the
     cloud, or a move that is left out, costs what the plan gains, and the next plan would not bring
-    that either: the same would then be planned again and again."""
+    that either: the same would then be planned again and again. may_return: whether the next plan
+    may move the same pods."""
     plan, _ = make_plan(view, [], running, filters, strategy, random, may_move)
     steps = in_steps(view, plan.moves, filters)
     if plan.is_worth(steps):
         return steps
+    if not may_return:
+        return ()
     placed = {pod.key: (pod, node) for pod, node in running}
     for step in steps:
         view = view.without_placement(step.pod, step.source)

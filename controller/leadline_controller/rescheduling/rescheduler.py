@@ -403,7 +403,8 @@ class Rescheduler:
     def _view(self, pod: Pod | None = None) -> ClusterView:
         return self._state.view(self._telemetry, self._clock.now_s(), pod)
 
-    def _guards(self) -> Guards:
+    def _guards(self, *, rests: bool = True) -> Guards:
+        """rests: whether workloads rest after their last new pod."""
         pods = [pod for pod, _ in self._state.pods()]
         storage = self._view().storage
         around = Neighbourhood(
@@ -412,7 +413,7 @@ class Rescheduler:
             claims=storage.claims,
             volumes=storage.volumes,
             now_s=self.now_unix_s() or float("-inf"),
-            cooldown_s=self.settings.cooldown_s,
+            cooldown_s=self.settings.cooldown_s if rests else 0.0,
             scheduler_name=self._profile.scheduler_name,
         )
         return Guards(around)
@@ -433,7 +434,17 @@ class Rescheduler:
         pod = self._state.pod(move.pod.uid)
         if pod is None:
             return "it is gone"
-        if reason := self._guards().why_it_stays(pod):
+        # A plan of a batch is one: that a pod of the workload has just moved for it is no reason.
+        alike = (
+            []
+            if self.running is None
+            else [
+                each.pod.uid
+                for each in self.running.moves
+                if each.gain is None and each.pod.owner == pod.owner
+            ]
+        )
+        if reason := self._guards(rests=len(alike) < 2).why_it_stays(pod):
             return reason
         view, profile = self._view(pod), self._profile
         pod = profile.profiled(pod)

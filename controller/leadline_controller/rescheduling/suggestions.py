@@ -52,8 +52,17 @@ class Suggestions:
         """Whether a running pod may be moved now."""
         if self._why_not():
             return lambda _: False
-        why_it_stays = self._rescheduler.why_it_stays()
-        return lambda pod: not why_it_stays(pod)
+        rescheduler = self._rescheduler
+        why_it_stays, now_s = rescheduler.why_it_stays(), rescheduler.now_unix_s() or 0.0
+        # What has just failed would fail again, and users would notice each time.
+        failed = {
+            note.owner
+            for note in rescheduler.journal.of_the_hour(now_s)
+            if note.outcome.startswith(("failed", "elsewhere")) and rescheduler.settings.cooldown_s
+        }
+        return lambda pod: (
+            not ((pod.owner is not None and pod.owner.uid in failed) or why_it_stays(pod))
+        )
 
     def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> Awaitable[bool] | None:
         """Submit these moves of pods of `view`, unless they exceed the budgets: a part of them
@@ -85,6 +94,8 @@ class Suggestions:
         moves = await asyncio.to_thread(
             suggested_steps,
             *(view.apart(), running, self._filters, strategy, self._random, may_move),
+            # What goes by way of the cloud rests there.
+            may_return=not self._rescheduler.settings.cooldown_s,
         )
         moved = self.have_moved(view, moves) if moves else None
         if moved is None:

@@ -107,10 +107,17 @@ class BatchPlanner:
         may_move: Callable[[Pod], bool],
     ) -> tuple[BatchPlan, tuple[Move, ...]]:
         view = view.apart()
-        plan, _ = make_plan(
-            *(view, pods, running, self._filters, self._strategy, self._random), may_move
-        )
-        return plan, in_steps(view, plan.moves, self._filters)
+        inputs = view, pods, running, self._filters, self._strategy, self._random
+        plan, _ = make_plan(*inputs, may_move)
+        after = view
+        for pod in pods:  # their places are kept while others move
+            if (node := plan.placed.get(pod.key)) is not None:
+                after = after.with_placement(pod, node)
+        steps = in_steps(after, plan.moves, self._filters)
+        if plan.is_worth(steps):
+            return plan, steps
+        plan, _ = make_plan(*inputs, lambda _: False)
+        return plan, ()
 
 
 def waits_for(

@@ -313,6 +313,8 @@ class Scheduler:
             self._events.put(pod, warning)
             self._changed.set()
         if decision.node is None:
+            # The room that moves made for it is no room for it after all.
+            self._state.release_own(pod.uid)
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
             self._events.put(pod, Event("Warning", "FailedScheduling", decision.why))
             self._changed.set()

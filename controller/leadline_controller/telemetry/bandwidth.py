@@ -1,12 +1,12 @@
 """What each node's link can do, from bandwidth tests and from the traffic that it carries.
 
 A test measures the slower one of two links. So a result that is higher than what is believed counts
-at once, unless an exact value contradicts it: then a second server has to agree, because the server
-measures and the client cannot disprove it. A lower one counts if a second test agrees: then the
-better one of the two is believed. Until then the node is suspect, and the lower value counts,
-unless a board was held back in the test. A result that is explained, by a slow or unknown peer or
-by users' traffic, contradicts nothing. It is a lower bound, which counts once what is believed is
-too old.
+at once, unless an exact value contradicts it: then a second result has to agree, of another server
+if a faster peer showed the value, because the server measures and the client cannot disprove it. A
+lower one counts if a second test agrees: then the better one of the two is believed. Until then the
+node is suspect, and the lower value counts, unless a board was held back in the test. A result that
+is explained, by a slow or unknown peer or by users' traffic, contradicts nothing. It is a lower
+bound, which counts once what is believed is too old.
 
 No node is believed about itself: what it measured or carried itself raises a lower bound within
 limits, and is replaced by what another node measures. Times are seconds on the controller's
@@ -235,9 +235,7 @@ class NodeBandwidths:
         lower = known.lower
         if lower is None or not known.is_suspect:
             return bandwidth
-        if lower.is_hindered:
-            bandwidth = replace(bandwidth, is_host_limited=True)
-        else:
+        if not lower.is_hindered:
             bandwidth = replace(bandwidth, mbps=lower.mbps, lower_bound=False, is_short=False)
         return replace(
             bandwidth,
@@ -320,7 +318,10 @@ class NodeBandwidths:
             self._raise(node, peer, known, result)
         elif agrees:
             if not result.is_claim:
-                if not is_limited:
+                # Twice as fast a link would have shown more.
+                twice_mbps = known.mbps / AGREEING_SHARE**3
+                is_refuted = test.mbps < AGREEING_SHARE * test.expected_mbps(twice_mbps)
+                if not (is_limited or test.is_hindered) and is_refuted:
                     known.higher, known.claimed_mbps = None, 0.0
                     known.is_proven = True
                 is_faster = test.mbps > known.mbps / AGREEING_SHARE
@@ -357,7 +358,7 @@ class NodeBandwidths:
             if least.mbps > known.mbps:
                 self._known[node] = least
             else:  # a test that was faster for a moment
-                known.lower_bound = known.is_short = True
+                known.lower_bound, known.is_short, known.lower = True, True, None
 
     def _confirmed(self, node: str, peer: str, known: _Known, result: _Known) -> _Known | None:
         """The lower one of two results above an exact value, of two servers or of one that came
@@ -393,7 +394,7 @@ class NodeBandwidths:
         known.at_s, known.tested_mbps = result.at_s, result.tested_mbps
         if is_faster and result.at_s - known.measured_s > _TRUSTED_S:
             if known.lower_bound or self._confirmed(node, peer, known, result):
-                known.lower_bound = known.is_short = True
+                known.lower_bound, known.is_short, known.lower = True, True, None
             return
         known.source = TESTS  # else the node counts as untested
         if not result.is_short:
@@ -413,12 +414,19 @@ class NodeBandwidths:
         known.lower = lower
         if known.bound is not None and lower.mbps < AGREEING_SHARE * known.bound.mbps:
             known.bound = None  # it is contradicted, too
-        if earlier is None or (lower.is_hindered and earlier.peer == lower.peer):
+        if earlier is None:
+            return set()
+        is_only_peer = self._last_peers.get(node) == (lower.peer,)
+        if lower.is_hindered and earlier.peer == lower.peer and not is_only_peer:
+            if not earlier.is_hindered and earlier.mbps < AGREEING_SHARE * known.mbps:
+                known.lower = earlier
             return set()  # the peer may be the hindered one
         best = max(earlier, lower, key=lambda each: (each.least_mbps, each.is_exact))
         known.mbps, known.at_s, known.source = best.least_mbps, result.at_s, TESTS
         if not result.is_claim:
             known.tested_mbps = best.mbps
+            is_agreeing = not lower.is_hindered and lower.mbps >= AGREEING_SHARE * best.mbps
+            known.is_proven |= result.is_proven and is_agreeing
         known.lower_bound = known.is_short = not best.is_exact
         known.is_host_limited = best.is_hindered
         known.measured_s = result.at_s if best.is_exact else -inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.batch import suggested_steps
-from leadline_controller.framework.cycle import Strategy, filters_with
+from leadline_controller.framework.batch import Move, suggested_steps
+from leadline_controller.framework.cycle import Filter, Strategy, filters_with
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -25,9 +26,12 @@ from leadline_controller.framework.model import (
     PendingResize,
     Pod,
 )
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import Mode, ReschedulingSettings
+from leadline_controller.scheduling.batches import BatchPlanner, NoMoves
+from leadline_controller.scheduling.decision_step import DecisionProfile
 from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
@@ -47,8 +51,8 @@ PLENTY = HourlyBudgets(100, 100, 100)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are made at once, not in a thread that the manual clock does not wait for."""
 
-    async def run(plan: Callable[..., Any], *arguments: Any) -> Any:
-        return plan(*arguments)
+    async def run(plan: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return plan(*arguments, **options)
 
     monkeypatch.setattr(asyncio, "to_thread", run)
 
@@ -56,13 +60,17 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 class Site:
     """A controller on a cluster of two edge nodes (one core each) and the cloud."""
 
-    def __init__(self, strategy: Strategy, mode: Mode, budgets: HourlyBudgets) -> None:
+    def __init__(
+        self, strategy: Strategy, mode: Mode, budgets: HourlyBudgets, cooldown_s: float
+    ) -> None:
         self.clock = ManualClock(1_800_000_000.0)
         nodes = [node("e1", cpu=1000), node("e2", cpu=1000), node("far", cpu=9000, tier="cloud")]
         faults = Faults(Random(1))
         self.cluster = WorkloadCluster(nodes, faults, self.clock.now_s)
         self._leads = Leads()
-        settings = ReschedulingSettings(mode, cooldown_s=0.0, timeout_s=12.0, budgets=budgets)
+        settings = ReschedulingSettings(
+            mode, cooldown_s=cooldown_s, timeout_s=12.0, budgets=budgets
+        )
         api = FaultyApi(self.cluster, self._leads)
         self.controller = Controller(Settings(rescheduling=settings), api, SOLE_LEADER, self.clock)
         now = lambda: Moment("boot", self.clock.now_s(), 0.0)  # noqa: E731
@@ -89,11 +97,39 @@ class Site:
         return self.cluster.witness.steps[step]
 
 
+Placed = dict[str, tuple[Pod, int]]
+
+
+def at_random(
+    view: ClusterView, random: Random, filters: Mapping[str, Filter]
+) -> tuple[ClusterView, Placed]:
+    """The paper's cluster with pods of its four services wherever they fit."""
+    counts = dict(zip("ABCD", (random.randint(1, 5) for _ in range(4)), strict=True))
+    pods = [make_pod(service, at) for service in counts for at in range(counts[service])]
+    placed: Placed = {}
+    for pod in random.sample(pods, len(pods)):
+        passes = np.logical_and.reduce([run(view, pod).passes for run in filters.values()])
+        placed[pod.key] = pod, random.choice(np.flatnonzero(passes).tolist())
+        view = view.with_placement(*placed[pod.key])
+    return view, placed
+
+
+def after(view: ClusterView, placed: Placed, steps: Sequence[Move]) -> ClusterView:
+    for step in steps:
+        view = view.without_placement(step.pod, step.source)
+        view = view.with_placement(step.pod, step.target)
+        placed[step.pod.key] = step.pod, step.target
+    return view
+
+
 @asynccontextmanager
 async def site(
-    strategy: Strategy | None = None, mode: Mode = "automatic", budgets: HourlyBudgets = PLENTY
+    strategy: Strategy | None = None,
+    mode: Mode = "automatic",
+    budgets: HourlyBudgets = PLENTY,
+    cooldown_s: float = 0.0,
 ) -> AsyncIterator[Site]:
-    made = Site(strategy or KubeDsm(), mode, budgets)
+    made = Site(strategy or KubeDsm(), mode, budgets, cooldown_s)
 
     async def run() -> None:
         controller = made.controller
@@ -131,26 +167,73 @@ async def test_pods_come_back_from_the_cloud_when_there_is_room() -> None:
         assert made.steps("evict") == len(made.cluster.witness.begun) - 2 == 2
 
 
+async def test_all_moves_of_a_suggestion_are_made_although_a_workload_rests_after_one() -> None:
+    async with site(cooldown_s=60.0) as made:
+        await with_two_in_the_cloud(made)
+        await made.pass_s(50)
+        assert made.where("d1") == ["far", "far"], "it rests"
+        await made.pass_s(40)
+        assert "far" not in made.where("d1")
+        assert made.controller.rescheduler is not None
+        assert {ending for ending, n in made.controller.rescheduler.endings.items() if n} == {
+            "moved"
+        }
+
+
+async def test_a_workload_whose_move_failed_rests() -> None:
+    async with site(cooldown_s=20.0) as made:
+        await with_two_in_the_cloud(made)
+        made.cluster.never_ready = {"e1", "e2"}
+        await made.pass_s(200)
+        assert made.steps("evict") == 1
+
+
+async def test_a_move_ends_when_the_old_pod_has() -> None:
+    """Until then it has the room that the next move, or a pending pod, may need."""
+    async with site() as made:
+        await with_two_in_the_cloud(made)
+        await made.pass_s(2)  # so that the pods of d0 are gone
+        made.cluster.lingers = True
+        while not made.steps("evict"):
+            await made.pass_s(1)
+        await made.pass_s(10)
+        assert made.controller.rescheduler is not None
+        assert made.steps("evict") == 1
+        assert made.controller.rescheduler.is_busy
+        made.cluster.lingers = False
+        await made.pass_s(40)
+        assert "far" not in made.where("d1")
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+@pytest.mark.parametrize("seed", [0, 5, 8, 12, 24, 38])
+def test_a_batch_moves_nothing_that_gains_nothing(seed: int, *, is_awaited: bool) -> None:
+    random, view, strategy = Random(seed), empty_cluster(), KubeDsm()
+    profile = DecisionProfile(strategy, FILTERS, random)
+    planner: Any = BatchPlanner(ClusterState(), profile, strategy, NoMoves)
+    view, running = at_random(view, random, planner._filters)
+    waits = replace(make_pod("A", 99), node_selector={"nowhere": "true"} if is_awaited else {})
+    plans = 0
+    while True:
+        _, steps = planner._plan(view, [waits], list(running.values()), lambda _: True)
+        if not steps:
+            return
+        plans += 1
+        assert plans < 10
+        view = after(view, running, steps)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_suggestions_come_to_an_end(seed: int) -> None:
     """Where pods can only change places by way of the cloud, a suggestion may gain nothing."""
     random, view, strategy = Random(seed), empty_cluster(), KubeDsm()
     filters = filters_with(FILTERS, strategy)
-    counts = dict(zip("ABCD", (random.randint(1, 5) for _ in range(4)), strict=True))
-    pods = [make_pod(service, at) for service in counts for at in range(counts[service])]
-    placed: dict[str, tuple[Pod, int]] = {}
-    for pod in random.sample(pods, len(pods)):
-        passes = np.logical_and.reduce([run(view, pod).passes for run in filters.values()])
-        placed[pod.key] = pod, random.choice(np.flatnonzero(passes).tolist())
-        view = view.with_placement(*placed[pod.key])
+    view, running = at_random(view, random, filters)
     suggestions = 0
-    while steps := suggested_steps(view, list(placed.values()), filters, strategy, random):
+    while steps := suggested_steps(view, list(running.values()), filters, strategy, random):
         suggestions += 1
-        assert suggestions < 10, [str(step.pod.key) for step in steps]
-        for step in steps:
-            view = view.without_placement(step.pod, step.source)
-            view = view.with_placement(step.pod, step.target)
-            placed[step.pod.key] = step.pod, step.target
+        assert suggestions < 10, [step.pod.key for step in steps]
+        view = after(view, running, steps)
 
 
 @pytest.mark.parametrize("mode", ["off", "manual"])

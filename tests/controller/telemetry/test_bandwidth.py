@@ -471,6 +471,29 @@ def test_what_a_node_alone_says_of_itself_brings_a_test_forward_once() -> None:
     assert contradicted_s("fast") == beliefs.now_s
 
 
+def test_short_tests_of_two_faster_servers_make_an_exact_value_a_bound() -> None:
+    beliefs = Beliefs({"a": 50.0, "b": 50.0, "s": 1000.0, "t": 1000.0})
+    beliefs.test("s", "t")
+    for server in "st":
+        beliefs.test("a", server)
+    assert beliefs.of("a") == LinkBandwidth(50.0, beliefs.now_s)
+    beliefs.now_s += 200.0
+    for server in "st":
+        beliefs.measured("a", server, 100.0, 0.0033)
+    assert (beliefs.of("a").mbps, beliefs.of("a").lower_bound) == (50.0, True)
+
+
+def test_what_two_fast_peers_showed_is_not_raised_by_one_server_at_once() -> None:
+    beliefs = fleet()
+    beliefs.true_mbps["a"] = 5.0
+    beliefs.test("a", "b")
+    beliefs.test("a", "c")
+    assert beliefs.of("a").mbps == 5.0
+    for _ in range(2):
+        beliefs.measured("a", "b", 100.0)
+    assert beliefs.of("a").mbps == 5.0
+
+
 def test_a_link_that_becomes_slower_by_and_by_is_believed() -> None:
     beliefs = fleet()
     for mbps in (90.0, 81.0, 73.0, 66.0):
@@ -603,11 +626,27 @@ def test_no_value_of_a_hindered_board_is_exact_not_even_at_the_speed_of_its_inte
 def test_a_board_that_only_hindered_tests_contradict_is_suspect_and_host_limited() -> None:
     beliefs = fleet()
     beliefs.measured("a", "b", 4.5, hindered=True)
-    assert (beliefs.of("a").is_suspect, beliefs.of("a").is_host_limited) == (True, True)
+    assert (beliefs.of("a").is_suspect, beliefs.of("a").is_host_limited) == (True, False)
     assert (beliefs.of("a").mbps, beliefs.of("a").suspected_mbps) == (100.0, 4.5)
     beliefs.measured("a", "c", 4.5)
     beliefs.measured("a", "d", 4.5)
     assert beliefs.of("a") == LinkBandwidth(4.5, beliefs.now_s)
+
+
+def test_a_hindered_test_makes_no_throttled_link_fast_again() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 4.5)
+    assert beliefs.of("a").mbps == 4.5
+    beliefs.measured("a", "b", 4.3, hindered=True)
+    assert (beliefs.of("a").mbps, beliefs.of("a").former_mbps) == (4.5, 100.0)
+
+
+def test_of_two_nodes_that_are_always_held_back_both_are_believed_slow() -> None:
+    beliefs = Beliefs(dict.fromkeys("ab", 100.0))
+    beliefs.test("a", "b")
+    for _ in range(2):
+        beliefs.measured("a", "b", 4.5, hindered=True)
+    assert beliefs.of("a").mbps == pytest.approx(4.5 / 1.05)
 
 
 def test_a_board_that_was_held_back_lowers_nothing_of_its_peer() -> None:

@@ -6,8 +6,9 @@ Clusters". Its algorithms are in this package: in decision.py 1 immediateSchedul
 8 match.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -259,21 +260,30 @@ class _EdgeView:
         found = {key: node for key, node in nodes.items() if node is not None}
         counts = steps[-1].state.on_edge
         why = {key: self._why(key, node, counts, method) for key, node in found.items()}
-
-        def is_worth(steps: Sequence[Move]) -> bool:
-            """QoS is higher after the steps, or they are those of the suggestion."""
-            if {(each.pod.key, each.target) for each in steps} == {
-                (each.pod.key, each.target) for each in moves
-            }:
-                return True
-            on_edge = self.state.on_edge.copy()
-            for step in steps:
-                left, came = self._cloud[[step.target, step.source]]
-                on_edge[self._service[step.pod.key]] += int(came) - int(left)
-            quality = self.state.quality
-            return float(quality.of(on_edge)) > float(quality.of(self.state.on_edge)) + TOLERANCE
-
+        is_worth = partial(self._is_worth, steps[0], set(to_edge), moves)
         return BatchPlan(found, moves, why, method, is_worth)
+
+    def _is_worth(
+        self,
+        alone: AppliedDecision,
+        to_edge: Set[str],
+        planned: Sequence[Move],
+        steps: Sequence[Move],
+    ) -> bool:
+        """Whether QoS is higher after the steps than without them, when the new pods are placed
+        alone; or they are those of the plan. to_edge: keys of the pods that come to the edge."""
+        if {(x.pod.key, x.target) for x in steps} == {(x.pod.key, x.target) for x in planned}:
+            return True
+        without, on_edge = self.state.on_edge.copy(), self.state.on_edge.copy()
+        for pod, _ in alone.placed:
+            without[pod.service] += 1
+        for pod in self.new:
+            on_edge[pod.service] += pod.key in to_edge
+        for step in steps:
+            left, came = self._cloud[[step.target, step.source]]
+            on_edge[self._service[step.pod.key]] += int(came) - int(left)
+        quality = self.state.quality
+        return float(quality.of(on_edge)) > float(quality.of(without)) + TOLERANCE
 
     def _why(self, key: str, node: int, on_edge: Ints, method: str) -> str:
         service = self._service[key]
