@@ -64,11 +64,10 @@ test-timing: env packages kubelets ## Check how soon a standby takes over, pulls
 test-moves: env packages control-plane ## Move pods while much fails: 200 plans, and controllers killed at each step
 	MOVES_PLANS=200 $(PYTEST) -q -s tests/controller/rescheduling/test_plans_with_failures.py tests/system/test_moves_killed.py
 
-# The boards' images are built once, into the cache folder. The evidence stays in .rollout. One worker
-# has the machines, and the other runs beside it what needs none.
+# The boards' images are built once, into the cache folder. The evidence stays in .rollout.
 test-rollout: PACKAGES += $(TESTBED)
 test-rollout: rollout-env packages control-plane ## Roll out to a server and three boards that boot for it
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -n 2 --dist loadgroup -m rollout tests/rollout
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/rollout
 
 # `make test-rollout` runs the same tests with at least two minutes.
 test-outage: PACKAGES += $(TESTBED)

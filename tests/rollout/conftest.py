@@ -1,5 +1,5 @@
-"""One testbed for all modules of the rollout that need machines. They run in order, and each
-continues with the state that the one before it left. The others run beside them."""
+"""One testbed for all modules of the rollout. They run in order, and each continues with the state
+that the one before it left."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ QEMU = MachineExtras(
 )
 # The first run builds the images, and a play on four machines takes minutes.
 MODULE_TIMEOUT_S = 1800
-WITHOUT_MACHINES = ("test_inventory", "test_grafana_role", "test_settings", "test_clients")
 MODULES = (
+    "test_inventory",
+    "test_grafana_role",
+    "test_settings",
+    "test_clients",
     "test_nspawn_testbed",
     "test_fresh",
     "test_site",
@@ -46,7 +49,6 @@ MODULES = (
     "test_upgrade",
     "test_rollback",
     "test_remove",
-    *WITHOUT_MACHINES,
 )
 
 
@@ -56,8 +58,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items_here = [item for item in items if item.path.parent == HERE]
     for item in items_here:
         item.add_marker(pytest.mark.rollout)
-        is_beside = item.path.stem in WITHOUT_MACHINES
-        item.add_marker(pytest.mark.xdist_group("beside" if is_beside else "machines"))
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(MODULE_TIMEOUT_S))
     items_here.sort(key=lambda item: MODULES.index(item.path.stem))
