@@ -133,8 +133,8 @@ class Executor:
                 outcome = MoveOutcome(move, "cancelled", stopped)
             else:
                 outcome = await self._move(move)
-                if outcome.ending == "moved" and move.gain is None:
-                    await self._leaves(move)
+                if outcome.ending == "moved" and move.makes_room and not await self._leaves(move):
+                    outcome = MoveOutcome(move, "failed", "the old pod does not end")
                 log.info("moving %s from %s to %s: %s", *_names(move), outcome)
             if outcome.ending not in ("moved", "cancelled"):
                 stopped = f"{move.pod.key} before it: {outcome}"
@@ -142,13 +142,14 @@ class Executor:
             outcomes.append(outcome)
         return outcomes
 
-    async def _leaves(self, move: PlannedMove) -> None:
+    async def _leaves(self, move: PlannedMove) -> bool:
         """Wait until the old pod has ended: the next move, or a pending pod, may need its room,
-        which it has until then."""
+        which it has until then. Returns whether it has."""
         with suppress(_NotLeadingError):
-            await self._until(
+            return await self._until(
                 lambda: (old := self._state.pod(move.pod.uid)) is None or old.finished
             )
+        return False
 
     async def replacement_first(self, pod: Pod) -> Workload | None:
         """The Deployment that can have one replica more while this pod moves; None if the pod must

@@ -53,7 +53,7 @@ class Guards:
         if not pod.ready:
             return "it is not ready"
         age_s = around.now_s - self._newest_s[pod.owner.uid] if pod.owner else 0.0
-        if age_s < around.cooldown_s:
+        if age_s < around.cooldown_s > 0:
             shown = "of unknown age" if age_s == float("-inf") else f"{max(age_s, 0.0):.0f} s old"
             return f"its workload's newest pod is {shown}; it rests for {around.cooldown_s:.0f} s"
         return budget_refusal(pod, around.budgets)

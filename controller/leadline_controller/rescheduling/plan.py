@@ -34,7 +34,8 @@ Running = tuple[Pod, str]  # a pod and its node's name
 class PlannedMove:
     """One move. score, better_score: of the present node and of the target, in the strategy's
     unit. gain: their difference as a share of the larger one, 0 to 1; None if another rule asks
-    for the move. disruption: what the pod's users notice."""
+    for the move. disruption: what the pod's users notice. makes_room: for another move or a pending
+    pod, so that it ends when the old pod has."""
 
     pod: Pod
     source: str
@@ -44,6 +45,7 @@ class PlannedMove:
     better_score: float | None = None
     gain: float | None = None
     disruption: str = ""
+    makes_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,9 @@ class Plan:
 def of_moves(strategy: Strategy, view: ClusterView, moves: Iterable[Move]) -> Plan:
     """The plan of a batch strategy's moves, in their order."""
     names = view.table.names
-    planned = (PlannedMove(m.pod, names[m.source], names[m.target], m.why) for m in moves)
+    planned = (
+        PlannedMove(m.pod, names[m.source], names[m.target], m.why, makes_room=True) for m in moves
+    )
     return Plan(strategy.name, strategy.better, tuple(planned))
 
 

@@ -444,7 +444,7 @@ class Rescheduler:
                 if each.gain is None and each.pod.owner == pod.owner
             ]
         )
-        if reason := self._guards(rests=len(alike) < 2).why_it_stays(pod):
+        if reason := self._guards(rests=not alike or alike[0] == pod.uid).why_it_stays(pod):
             return reason
         view, profile = self._view(pod), self._profile
         pod = profile.profiled(pod)

@@ -261,6 +261,8 @@ class NodeBandwidths:
         """Forget a node that is no longer in the cluster."""
         for of_nodes in (self._known, self._last_peers, self._contradicted_s):
             of_nodes.pop(node, None)
+        for other, peers in self._last_peers.items():
+            self._last_peers[other] = tuple(peer for peer in peers if peer != node)
 
     # Tests.
 
@@ -321,10 +323,10 @@ class NodeBandwidths:
                 # Twice as fast a link would have shown more.
                 twice_mbps = known.mbps / AGREEING_SHARE**3
                 is_refuted = test.mbps < AGREEING_SHARE * test.expected_mbps(twice_mbps)
-                if not (is_limited or test.is_hindered) and is_refuted:
+                is_faster = test.mbps > known.mbps / AGREEING_SHARE
+                if is_refuted and not (is_limited or is_faster or test.is_hindered):
                     known.higher, known.claimed_mbps = None, 0.0
                     known.is_proven = True
-                is_faster = test.mbps > known.mbps / AGREEING_SHARE
                 self._agree(node, peer, known, result, is_faster=is_faster)
         elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
             is_peers_fault = of_peer is not None and not of_peer.is_suspect
@@ -418,7 +420,9 @@ class NodeBandwidths:
             return set()
         is_only_peer = self._last_peers.get(node) == (lower.peer,)
         if lower.is_hindered and earlier.peer == lower.peer and not is_only_peer:
-            if not earlier.is_hindered and earlier.mbps < AGREEING_SHARE * known.mbps:
+            is_refuted = not result.is_claim and lower.mbps > earlier.mbps / AGREEING_SHARE
+            is_suspicion = earlier.mbps < AGREEING_SHARE * known.mbps
+            if is_suspicion and not (earlier.is_hindered or is_refuted):
                 known.lower = earlier
             return set()  # the peer may be the hindered one
         best = max(earlier, lower, key=lambda each: (each.least_mbps, each.is_exact))

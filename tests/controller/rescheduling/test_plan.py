@@ -153,7 +153,7 @@ def test_a_batch_strategys_moves_become_a_plan() -> None:
 
     plan = of_moves(Liking(), made, [Move(moved, 0, 1, "more room")])
 
-    assert plan.moves == (PlannedMove(moved, "n1", "n2", "more room"),)
+    assert plan.moves == (PlannedMove(moved, "n1", "n2", "more room", makes_room=True),)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
