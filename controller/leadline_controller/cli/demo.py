@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from ipaddress import ip_address
 from itertools import count, cycle, islice
 from random import Random
 from socket import if_nameindex
@@ -108,7 +109,9 @@ async def run(demo: Demo) -> int:
             click.echo(f"the map, while this runs: {page}")
         # Boards are probed at the addresses of their nodes, so these have to be known.
         async with running(controller.follow()):
-            await _measure(controller, boards)
+            # Through the loopback interface a board's tests all say something else.
+            has_links = not all(ip_address(each).is_loopback for each in addresses.values())
+            await _measure(controller, boards, has_links=has_links)
         netsched = [_pod(f"web-{i}") for i in range(1, _NETSCHED_PODS + 1)]
         wanted_mbps = _WANTED_MBPS if _bandwidth_is_known(controller) else None
         cameras = _cameras(boards, wanted_mbps)
@@ -194,8 +197,9 @@ async def _show(
         console.print(*decisions.explanation_tables(answer), sep="\n")
 
 
-async def _measure(controller: Controller, boards: Sequence[str]) -> None:
-    """Wait until all is measured that can be on this machine, and print what cannot."""
+async def _measure(controller: Controller, boards: Sequence[str], *, has_links: bool) -> None:
+    """Wait until all is measured that can be here, and print what cannot. has_links: each
+    board has a link of its own, whose bandwidth is to be known well."""
     measured = (*boards, ANCHOR)
     progress = Console(stderr=True)
     progress.print("measuring the boards and their links")
@@ -204,7 +208,8 @@ async def _measure(controller: Controller, boards: Sequence[str]) -> None:
         deadline_s = controller.clock.now_s() + _MEASURING_TIMEOUT_S
         while controller.clock.now_s() < deadline_s and not bar.finished:
             await asyncio.sleep(_POLL_S)
-            bar.update(task, completed=sum(_is_measured(controller, node) for node in measured))
+            done = (_is_measured(controller, node, has_links=has_links) for node in measured)
+            bar.update(task, completed=sum(done))
     agents = controller.telemetry.agents()
     probes = {probe for agent in agents.values() for probe in agent.probes}
     if silent := [node for node in measured if node not in agents]:
@@ -218,7 +223,7 @@ async def _measure(controller: Controller, boards: Sequence[str]) -> None:
         sys.stderr.write("iperf3 is not here: bandwidth stays unknown, and no pod asks for any\n")
 
 
-def _is_measured(controller: Controller, node: str) -> bool:
+def _is_measured(controller: Controller, node: str, *, has_links: bool) -> bool:
     now_s, telemetry = controller.clock.now_s(), controller.telemetry
     agent = telemetry.agents().get(node)
     if agent is None:
@@ -230,15 +235,17 @@ def _is_measured(controller: Controller, node: str) -> bool:
         "cpu_percent" in known
         # A report leaves the packets out if a bandwidth test ran since the last one.
         and ("packets_sent_per_s" in known or len(if_nameindex()) == 1)
-        and ("iperf3" not in agent.probes or _is_tested(node, link.bandwidth, links))
+        and ("iperf3" not in agent.probes or _is_tested(node, link.bandwidth, links, has_links))
         and any(x.rtt_ms is not None for x in links)
     )
 
 
-def _is_tested(node: str, bandwidth: LinkBandwidth | None, links: Sequence[LinkReading]) -> bool:
+def _is_tested(
+    node: str, bandwidth: LinkBandwidth | None, links: Sequence[LinkReading], has_links: bool
+) -> bool:
     """Whether the bandwidth is known. A test with a slow board says little about a fast one, so a
     board waits for its test with the server, and until that is near what is believed."""
-    if bandwidth is None or node == ANCHOR:
+    if bandwidth is None or node == ANCHOR or not has_links:
         return bandwidth is not None
     least_mbps, most_mbps = bandwidth.mbps / _NEAR, bandwidth.mbps * _NEAR
     with_server = [x.bandwidth_mbps for x in links if ANCHOR in (x.a, x.b) and x.bandwidth_mbps]
