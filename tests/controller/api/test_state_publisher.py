@@ -114,8 +114,9 @@ def test_a_board_is_discovered_and_its_state_is_there(broker: StateBroker) -> No
 def test_without_the_setting_nothing_is_published(broker: StateBroker) -> None:
     home = Home(broker, "pi-1")
     home.run(home.start(OFF), for_s=70)
-    broker.say("end", b"x")
     # What an earlier run may have left is removed.
+    broker.settle(lambda: f"{ROOT}/controller" in broker.seen, "the controller's state is cleared")
+    broker.say("end", b"x")
     assert set(broker.seen) == {"end", f"{ROOT}/controller"}
     assert broker.retained.keys() <= {"end"}
 
