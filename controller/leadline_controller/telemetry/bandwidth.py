@@ -13,7 +13,7 @@ limits, and is replaced by what another node measures. Times are seconds on the 
 monotonic clock.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, log2
 
@@ -257,12 +257,15 @@ class NodeBandwidths:
         """The nodes of which that was later than `since_s`."""
         return {node for node, at_s in self._contradicted_s.items() if at_s > since_s}
 
-    def drop(self, node: str) -> None:
-        """Forget a node that is no longer in the cluster."""
+    def drop(self, nodes: Collection[str]) -> None:
+        """Forget the nodes that are no longer in the cluster."""
+        gone = frozenset(nodes)
         for of_nodes in (self._known, self._last_peers, self._contradicted_s):
-            of_nodes.pop(node, None)
+            for node in gone:
+                of_nodes.pop(node, None)
         for other, peers in self._last_peers.items():
-            self._last_peers[other] = tuple(peer for peer in peers if peer != node)
+            if not gone.isdisjoint(peers):
+                self._last_peers[other] = tuple(peer for peer in peers if peer not in gone)
 
     # Tests.
 

@@ -166,10 +166,10 @@ class TelemetryState:
             if at < too_many or now_s - last_seen_s > _MAX_SILENCE_S
         ]
         for name in gone:
-            self._bandwidths.drop(name)
             self._columns.release(self._records.pop(name).slot)
         self._non_members = len(non_members) - len(gone)
         if gone:
+            self._bandwidths.drop(gone)
             self._population += 1
             self._changes += 1
         if now_s - self._dropped_s >= _DROP_EVERY_S:

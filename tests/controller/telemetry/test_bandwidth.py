@@ -359,7 +359,7 @@ def test_a_new_peer_explains_a_lower_result() -> None:
 
 def test_a_node_that_only_a_throttled_peer_has_measured_keeps_its_value() -> None:
     beliefs = fleet(x=100.0)
-    beliefs.bandwidths.drop("x")
+    beliefs.bandwidths.drop(["x"])
     beliefs.test("x", "a")
     beliefs.true_mbps["a"] = 5.0
     beliefs.test("x", "a")
@@ -800,7 +800,7 @@ def test_a_slow_peer_is_remembered_although_its_result_says_nothing() -> None:
 def test_a_node_that_left_is_forgotten() -> None:
     beliefs = fleet()
     beliefs.measured("a", "b", 5.0)
-    beliefs.bandwidths.drop("a")
+    beliefs.bandwidths.drop(["a"])
     assert beliefs.bandwidths.of("a", beliefs.now_s) is None
     beliefs.test("a", "c")
     assert not beliefs.of("a").is_suspect
