@@ -39,7 +39,7 @@ from leadline_controller.parsing.addresses import Network, is_loopback
 from leadline_controller.parsing.documents import parse_toml
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
-from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
+from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.rescheduling.journal import HourlyBudgets

@@ -21,7 +21,7 @@ from leadline_controller.framework.model import Layer, Node, Pod
 from leadline_controller.framework.ports import ImagePull, NotFoundError, Relisted
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
-from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
+from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import LookupSettings

@@ -18,7 +18,7 @@ from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.cli.__main__ import built_in
 from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.kubeobjects.manifest import read_pod
-from leadline_controller.probing.bandwidth import BandwidthBudget
+from leadline_controller.probing.budgets import BandwidthBudget
 from leadline_controller.probing.planning import ProbeLimits
 
 REPOSITORY = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from leadline_controller.probing import bandwidth, information
+from leadline_controller.probing import bandwidth, budgets, information
 
 PAGE = Path(__file__).parents[2] / "docs" / "network.md"
 ROW = re.compile(r"^\| `(_?[A-Z][A-Z_]+)` \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
@@ -19,7 +19,7 @@ NOT_CHOSEN = {"_CONTRADICTED"}
 def constants() -> dict[str, list[float]]:
     """The numbers that the planner's modules assign, by name; several of a table."""
     found: dict[str, list[float]] = {}
-    for module in (bandwidth, information):
+    for module in (bandwidth, budgets, information):
         for statement in ast.parse(inspect.getsource(module)).body:
             if not isinstance(statement, ast.Assign):
                 continue

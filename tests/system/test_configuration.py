@@ -23,7 +23,7 @@ from leadline_controller.api.settings import (
     MetricsSettings,
 )
 from leadline_controller.api.web_settings import WebSettings
-from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
+from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 
 from tests.support.certificates import Authority
 from tests.system.daemons import unreachable_kubeconfig

@@ -34,7 +34,7 @@ from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
-from leadline_controller.probing.bandwidth import BandwidthBudget
+from leadline_controller.probing.budgets import BandwidthBudget
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.snapshot.demo_cluster import DemoCluster

@@ -5,16 +5,22 @@ of a node, to measure its link exactly, and to check that what is believed still
 measurements are large and rare, checks are small and regular.
 
 A test takes both nodes, each declared uplink between them, and its part of all their budgets, in
-one step. It is charged at the speed that is believed of each link, and corrected once its result
-counts: on a link that was throttled it took longer than planned.
+one step.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import islice
 from math import ceil, inf, log2
 
+from leadline_controller.probing.budgets import (
+    DEBT_S,
+    MOST_LINK_S,
+    BandwidthBudget,
+    Budgets,
+    PlannedTest,
+    Uplink,
+)
 from leadline_controller.probing.information import (
     BLOCK_BYTES,
     FIRST_MBPS,
@@ -29,7 +35,7 @@ from leadline_controller.probing.information import (
     is_useful,
     wanted_bytes,
 )
-from leadline_controller.probing.spending import DAY_S, SAVED_LINK_S, SHARE_OF_SAVINGS, Account
+from leadline_controller.probing.spending import DAY_S, Account
 from leadline_controller.telemetry.bandwidth import AGREEING_SHARE, UNKNOWN_RTT_MS, NodeLink
 
 # A link that carries this share of its bandwidth for users is checked rarely; one that carries as
@@ -38,7 +44,6 @@ _BUSY_SHARE = 0.3
 _RARELY = 3.0
 _MAX_STARTED_AT_ONCE = 50
 _MAX_PEERS_COMPARED = 16
-_NEIGHBOURS = 8  # compared before others, because they may be the only ones that can be paid
 # After a test without a result, and twice as long each time.
 _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
 _MAX_FAILURES = 16  # of a node, that are remembered
@@ -51,50 +56,7 @@ _SEEKS_PER_S, _SEEK_AGAIN_S = 20.0, 240.0
 # due.
 _LOOK_SOON_S, _LOOK_AGAIN_S = 30.0, 60.0
 _FORGET_EVERY_S = 600.0
-_MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
-_NONE: frozenset[str] = frozenset()
 _CONTRADICTED = 2  # place of a node whose traffic or round trips contradict its bandwidth
-# The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
-# contradiction, may come before they are paid. A server has less, or the first tests of others
-# would put off what is to be settled of itself. So has an uplink: what it may save and owe in an
-# hour is no more than the budget promises.
-_SERVER_DEBT_S, _UPLINK_DEBT_S = 0.05, 0.15
-_MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that is saved before a test runs
-_DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
-
-
-@dataclass(frozen=True, slots=True)
-class Uplink:
-    """A link that several nodes share on their way to all others. mbps: None if unknown.
-    bytes_per_day: for tests, None for no limit of its own."""
-
-    name: str
-    nodes: frozenset[str]
-    mbps: float | None = None
-    bytes_per_day: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthBudget:
-    """What tests may cost each node and uplink: a share of the link's time, and bytes a day."""
-
-    link_time_share: float = 0.001
-    bytes_per_day: int = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTest:
-    """A test and what it takes: uplinks by name, the bytes, and the seconds of each one's link.
-    checks_server: the client's link is fast enough to check the server's; checks_client: the other
-    way round."""
-
-    client: str
-    server: str
-    max_bytes: int
-    uplinks: tuple[str, ...]
-    link_s: Mapping[str, float]
-    checks_server: bool = False
-    checks_client: bool = True
 
 
 @dataclass(slots=True)
@@ -105,23 +67,9 @@ class _Running:
     most_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Unsettled:
-    """What a node was charged for a test that ended before plan number `plan`. most_s: the time
-    that its lease allowed. mbps: the rate, if the node was held back in the test and the charge is
-    still as planned. least_mbps: what both ends agree that the path carried."""
-
-    amount: int
-    link_s: float
-    most_s: float
-    plan: int
-    mbps: float | None
-    least_mbps: float = 0.0
-
-
 class BandwidthPlanner:
-    """Plans tests and keeps the budgets. anchors: the preferred servers. interval_s: a node that
-    was in no test for so long is checked. max_bytes: of one test."""
+    """Plans tests within the budgets. anchors: the preferred servers. interval_s: a node that was
+    in no test for so long is checked. max_bytes: of one test."""
 
     def __init__(
         self,
@@ -131,20 +79,12 @@ class BandwidthPlanner:
         interval_s: float = 22.0,
         max_bytes: int = 30_000_000,
     ) -> None:
-        self._budget = budget
         self._anchors = frozenset(anchors)
-        self._uplinks = {uplink.name: uplink for uplink in uplinks}
-        self._behind = {uplink.name: sorted(uplink.nodes) for uplink in uplinks}
-        self._uplinks_of: dict[str, frozenset[str]] = {}
-        for uplink in uplinks:
-            for node in uplink.nodes:
-                self._uplinks_of[node] = self._uplinks_of.get(node, _NONE) | {uplink.name}
+        self.budgets = Budgets(budget, uplinks)
         self._interval_s = interval_s
         # However long the interval is, what is known must not become too old meanwhile.
         self._rarely_s = max(interval_s, min(_RARELY * interval_s, MEASURED_AGAIN_S))
         self._max_bytes = max_bytes
-        self._node_accounts: dict[str, Account] = {}
-        self._uplink_accounts: dict[str, Account] = {}
         self._running: dict[str, _Running] = {}
         self._tested_s: dict[str, float] = {}  # as client
         self._checked_s: dict[str, float] = {}  # as either
@@ -154,8 +94,6 @@ class BandwidthPlanner:
         self._look_s: dict[str, float] = {}  # before then no test of the node is due, or paid
         # The servers of the node's tests as client since its last result, the newest last.
         self._failures: dict[str, list[str]] = {}
-        self._unsettled: dict[str, list[_Unsettled]] = {}
-        self._plans = 0
         self._forgot_s = float("-inf")
         self._seek_again_s = _SEEK_EVERY_S
         self._not_before_s = float("-inf")
@@ -176,17 +114,16 @@ class BandwidthPlanner:
         if now_s < self._not_before_s:
             return []
         self._release(now_s)
-        of_uplinks = (self._uplinks_of.get(link.name, _NONE) for link in links)
-        self._refill([link.name for link in links], set().union(*of_uplinks), now_s)
-        self._settle(links)
+        self.budgets.refill([link.name for link in links], now_s)
+        self.budgets.settle(links)
         self._forget_old(now_s)
-        most_s = len(self._node_accounts) / _SEEKS_PER_S
+        most_s = len(self.budgets.nodes) / _SEEKS_PER_S
         self._seek_again_s = min(max(most_s, _SEEK_EVERY_S), _SEEK_AGAIN_S)
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
         # Those with the most left serve first, so that no node serves all others.
         believed = free.keys() - self.not_believed
-        servers = sorted(believed, key=lambda name: (-self._node_accounts[name].link_s, name))
+        servers = sorted(believed, key=lambda name: (-self.budgets.nodes[name].link_s, name))
         paying = [name for name in servers if not self._wait_s(free[name], Purpose.CHECK)]
         planned: list[PlannedTest] = []
         for place, purpose, _, _, name in self._in_order(free.values(), now_s):
@@ -196,7 +133,9 @@ class BandwidthPlanner:
             if wanted is None:
                 continue
             peers = servers if wanted < Purpose.MEASURE else paying
-            peers = [each for each in self.neighbours(name) if each in believed] + peers
+            # Before others, because they may be the only ones that can be paid.
+            near = (each for each in self.budgets.neighbours(name) if each in believed)
+            peers = [*near, *peers]
             test, wait_s = None, inf
             for kind, others in self._attempts(free[name], place, wanted, peers, free, now_s):
                 test, wait_s = self._test_of(free[name], others, kind, uplinks, rtt_ms)
@@ -277,15 +216,6 @@ class BandwidthPlanner:
         due = [(at, n) for n in names if (at := look_s.get(n, -inf)) <= now_s]
         return [name for _, name in sorted(due)]
 
-    def neighbours(self, node: str) -> list[str]:
-        """Some nodes behind each of its declared uplinks, which tests with them do not take."""
-        found: list[str] = []
-        for uplink in sorted(self._uplinks_of.get(node, _NONE)):
-            names = self._behind[uplink]
-            at = bisect_left(names, node)
-            found += (*names[at + 1 : at + 1 + _NEIGHBOURS], *names[: min(at, _NEIGHBOURS)])
-        return found
-
     def start(
         self,
         planned: PlannedTest,
@@ -305,9 +235,7 @@ class BandwidthPlanner:
         failures = self._failures.setdefault(planned.client, [])
         failures.append(planned.server)
         del failures[:-_MAX_FAILURES]
-        self._charge(planned, 1.0)
-        for account in self._accounts_of(planned):
-            account.tests += 1
+        self.budgets.begin(planned)
 
     def finish(
         self,
@@ -329,15 +257,8 @@ class BandwidthPlanner:
         planned = running.planned
         for name in (planned.client, planned.server):
             self._look_s.pop(name, None)
-        share = transferred_bytes / planned.max_bytes
-        self._charge(planned, share - 1.0)
-        for name in (planned.client, planned.server):
-            link_s = planned.link_s[name] * share
-            unsettled = self._unsettled.setdefault(name, [])
-            mbps = None if name == unhindered else hindered_mbps
-            amounts = transferred_bytes, link_s, running.most_s
-            unsettled.append(_Unsettled(*amounts, self._plans, mbps, least_mbps))
-            del unsettled[:-_MAX_UNSETTLED]
+        most_s = running.most_s
+        self.budgets.end(planned, transferred_bytes, most_s, hindered_mbps, unhindered, least_mbps)
         if is_measured:
             self._failures.pop(planned.client, None)
             if planned.checks_server:
@@ -357,8 +278,8 @@ class BandwidthPlanner:
     ) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
         """The budgets of the nodes and of the uplinks by name, with new ones for `nodes`. Those of
         other nodes, which may have left, are as of the last plan with them."""
-        self._refill(tuple(nodes), self._uplinks, now_s)
-        return self._node_accounts, self._uplink_accounts
+        self.budgets.refill(nodes, now_s)
+        return self.budgets.nodes, self.budgets.uplinks
 
     def _order(self, link: NodeLink, now_s: float) -> tuple[int, Purpose] | None:
         """The node's place, the lowest first, and what it should be tested for; None if no test is
@@ -414,11 +335,11 @@ class BandwidthPlanner:
     def _wait_s(self, link: NodeLink, purpose: Purpose) -> float:
         """Seconds until the node itself can pay a test. It spares most nodes the search for a
         peer."""
-        amount, link_s = LEAST_BYTES, min(LEAST_BYTES * 8e-6 / assumed_mbps(link), _MOST_LINK_S)
+        amount, link_s = LEAST_BYTES, min(LEAST_BYTES * 8e-6 / assumed_mbps(link), MOST_LINK_S)
         if purpose is Purpose.SETTLE:
             test = self._sized(link, link, purpose, (), 0.0)
-            amount, link_s = test.max_bytes, min(test.link_s[link.name], _MOST_LINK_S)
-        return self._node_accounts[link.name].wait_s(link_s, amount, _DEBT_S[purpose])
+            amount, link_s = test.max_bytes, min(test.link_s[link.name], MOST_LINK_S)
+        return self.budgets.nodes[link.name].wait_s(link_s, amount, DEBT_S[purpose])
 
     def _saving_s(self, link: NodeLink) -> float:
         """Seconds until the node itself can pay an exact measurement with the slowest peer that can
@@ -426,8 +347,8 @@ class BandwidthPlanner:
         test = self._sized(link, link, Purpose.MEASURE, (), 0.0)
         known_mbps = link.bandwidth.mbps if link.bandwidth else 0.0
         part = min(1.0, AGREEING_SHARE * known_mbps / expected_mbps(link))
-        account = self._node_accounts[link.name]
-        link_s = min(part * test.link_s[link.name], _MOST_LINK_S)
+        account = self.budgets.nodes[link.name]
+        link_s = min(part * test.link_s[link.name], MOST_LINK_S)
         return account.wait_s(link_s, round(part * test.max_bytes))
 
     def _waited_s(self, node: str, now_s: float) -> float:
@@ -448,7 +369,7 @@ class BandwidthPlanner:
         is_contradicted = link.contradicted_s > self._tested_s.get(link.name, -inf)
         wanted_mbps = expected_mbps(link, is_check=purpose is Purpose.CHECK)
         for other in others:
-            uplinks = self._uplinks_between(link.name, other.name)
+            uplinks = self.budgets.uplinks_between(link.name, other.name)
             if busy_uplinks & set(uplinks):
                 continue
             rtt = rtt_ms(link.name, other.name)
@@ -476,17 +397,7 @@ class BandwidthPlanner:
         least_s = least_s if options else _SEEK_EVERY_S
         for _, other, uplinks, rtt in sorted(options, key=lambda option: option[0]):
             test = self._sized(link, other, purpose, uplinks, rtt)
-            wait_s = 0.0
-            for name, account in zip(_takers(test), self._accounts_of(test), strict=True):
-                # On a very slow link even the least takes longer: the rest is a debt.
-                amounts = min(test.link_s[name], _MOST_LINK_S), test.max_bytes
-                debt_s = _DEBT_S[purpose]
-                if name != link.name:
-                    most_s = _SERVER_DEBT_S if name == other.name else _UPLINK_DEBT_S
-                    debt_s = min(debt_s, most_s)
-                wait_s = max(wait_s, account.wait_s(*amounts, debt_s))
-                if wait_s >= least_s:
-                    break
+            wait_s = self.budgets.wait_s(test, purpose, least_s)
             if not wait_s:
                 return test, 0.0
             least_s = min(least_s, wait_s)
@@ -502,52 +413,18 @@ class BandwidthPlanner:
     ) -> PlannedTest:
         wanted = wanted_bytes(link, other, purpose, rtt)
         mbps_of = {each.name: assumed_mbps(each) for each in (link, other)}
-        mbps_of |= {name: self._uplinks[name].mbps or FIRST_MBPS for name in uplinks}
-        accounts = [self._node_accounts[each.name] for each in (link, other)]
-        accounts += [self._uplink_accounts[name] for name in uplinks]
+        mbps_of |= {name: self.budgets.uplink_mbps(name) or FIRST_MBPS for name in uplinks}
         # More than can be saved is never paid; fewer bytes give a lower bound.
         most = min(
             self._max_bytes,
-            _MOST_LINK_S * min(mbps_of.values()) * 1e6 / 8,
-            *(account.most_bytes for account in accounts),
+            MOST_LINK_S * min(mbps_of.values()) * 1e6 / 8,
+            self.budgets.most_bytes((link.name, other.name), uplinks),
         )
         blocks = min(ceil(wanted / BLOCK_BYTES), int(most // BLOCK_BYTES))
         size = max(LEAST_BYTES, blocks * BLOCK_BYTES)
         link_s = {name: size * 8e-6 / mbps for name, mbps in mbps_of.items()}
         checks = is_useful(link, other), is_useful(other, link)
         return PlannedTest(link.name, other.name, size, uplinks, link_s, *checks)
-
-    def _uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
-        return tuple(sorted(self._uplinks_of.get(a, _NONE) ^ self._uplinks_of.get(b, _NONE)))
-
-    def _settle(self, links: Sequence[NodeLink]) -> None:
-        """Charge tests at what their link can do, once that is known. At the first plan after a
-        test its result may not be stored.
-
-        While the link of a board that was held back is unknown, the test took as long as its rate
-        says: such a board may be slow for ever. The rate is the server's word, so that it puts no
-        node in more debt than a first test.
-        """
-        self._plans += 1
-        for link in links:
-            unsettled, known = self._unsettled.get(link.name), link.bandwidth
-            if not unsettled or known is None or known.is_suspect:
-                continue
-            account = self._node_accounts[link.name]
-            kept = []
-            for each in unsettled:
-                mbps = each.mbps if known.is_short else known.mbps
-                if each.plan >= self._plans - 1 or mbps is None:
-                    kept.append(each)
-                    continue
-                # A test that was cut off is charged for bytes that it had no time to send.
-                link_s = min(each.amount * 8e-6 / max(mbps, each.least_mbps), each.most_s)
-                if known.is_short:
-                    most_s = max(0.0, account.link_s + _DEBT_S[Purpose.FIRST])
-                    link_s = each.link_s + min(max(link_s - each.link_s, 0.0), most_s)
-                    kept.append(replace(each, link_s=link_s, mbps=None))
-                account.pay(link_s - each.link_s, 0)
-            self._unsettled[link.name] = kept
 
     def _taken(self) -> tuple[set[str], set[str]]:
         running = [each.planned for each in self._running.values()]
@@ -558,43 +435,18 @@ class BandwidthPlanner:
         """End the leases that no node reported on; they stay charged."""
         self._running = {k: each for k, each in self._running.items() if now_s < each.ends_s}
 
-    def _refill(self, nodes: Collection[str], uplinks: Iterable[str], now_s: float) -> None:
-        budget = self._budget
-        for name in nodes:
-            if name not in self._node_accounts:
-                account = Account(budget.link_time_share, budget.bytes_per_day, now_s)
-                self._node_accounts[name] = account
-        for name in uplinks:
-            if name not in self._uplink_accounts:
-                account = Account(budget.link_time_share, budget.bytes_per_day, now_s)
-                if (per_day := self._uplinks[name].bytes_per_day) is not None:
-                    account.bytes_per_day, account.most_debt = per_day, 0.0
-                self._uplink_accounts[name] = account
-            self._uplink_accounts[name].refill(now_s)
-        for name in nodes:
-            self._node_accounts[name].refill(now_s)
-
     def _forget_old(self, now_s: float) -> None:
         """Drop the nodes that were not there for a day."""
         if now_s - self._forgot_s < _FORGET_EVERY_S:
             return
         self._forgot_s = now_s
-        old = [name for name, x in self._node_accounts.items() if now_s - x.at_s > DAY_S]
+        old = [name for name, x in self.budgets.nodes.items() if now_s - x.at_s > DAY_S]
         for name in old:
             checked = self._checked_s, self._checked_as_client_s
             times = (self._tested_s, *checked, self._seek_s, self._look_s)
-            for of_nodes in (self._node_accounts, *times, self._failures, self._unsettled):
+            self.budgets.forget(name)
+            for of_nodes in (*times, self._failures):
                 of_nodes.pop(name, None)
-
-    def _accounts_of(self, planned: PlannedTest) -> list[Account]:
-        return [
-            *(self._node_accounts[name] for name in (planned.client, planned.server)),
-            *(self._uplink_accounts[name] for name in planned.uplinks),
-        ]
-
-    def _charge(self, planned: PlannedTest, share: float) -> None:
-        for name, account in zip(_takers(planned), self._accounts_of(planned), strict=True):
-            account.pay(planned.link_s[name] * share, round(planned.max_bytes * share))
 
 
 def _shortfall(of_peer_mbps: float, mbps: float) -> int:
@@ -603,7 +455,3 @@ def _shortfall(of_peer_mbps: float, mbps: float) -> int:
     if of_peer_mbps >= AGREEING_SHARE * mbps:
         return 0
     return ceil(log2(mbps / max(of_peer_mbps, 1e-3)))
-
-
-def _takers(planned: PlannedTest) -> tuple[str, ...]:
-    return (planned.client, planned.server, *planned.uplinks)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_controller.probing.bandwidth import PlannedTest
+from leadline_controller.probing.budgets import PlannedTest
 from leadline_controller.probing.planning import DELIVERY_S
 from leadline_controller.telemetry.bandwidth import AGREEING_SHARE, BURST_S, BandwidthTest
 from leadline_controller.telemetry.contradictions import LEAST_AGAINST, outvoted

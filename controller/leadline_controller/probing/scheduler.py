@@ -17,12 +17,8 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.framework.model import Node
 from leadline_controller.probing.addresses import AddressPolicy
-from leadline_controller.probing.bandwidth import (
-    BandwidthBudget,
-    BandwidthPlanner,
-    PlannedTest,
-    Uplink,
-)
+from leadline_controller.probing.bandwidth import BandwidthPlanner
+from leadline_controller.probing.budgets import BandwidthBudget, PlannedTest, Uplink
 from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import (
     CHOSEN_PEERS,
@@ -331,7 +327,7 @@ class ProbeScheduler:
         )
         chosen = dict.fromkeys((*sorted(urgent)[:_PLANNED_AT_ONCE], *due, *self._anchors, *peers))
         for name in due:
-            chosen.update(dict.fromkeys(self._planner.neighbours(name)))
+            chosen.update(dict.fromkeys(self._planner.budgets.neighbours(name)))
         return [name for name in chosen if name in self._testable]
 
     def _start_bandwidth_tests(self, now_s: float) -> None:

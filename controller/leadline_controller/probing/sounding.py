@@ -18,7 +18,7 @@ from leadline_wire.codec import encode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.framework.model import Node
-from leadline_controller.probing.bandwidth import Uplink
+from leadline_controller.probing.budgets import Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.probing.truth import Change, Truth

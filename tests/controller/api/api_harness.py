@@ -22,7 +22,7 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
-from leadline_controller.probing.bandwidth import PlannedTest
+from leadline_controller.probing.budgets import PlannedTest
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.probing.spending import AccountReading
 from leadline_controller.registry.lookup import RegistryReading

@@ -27,7 +27,7 @@ from leadline_agent.probes import iperf3, ping
 from leadline_agent.probes.base import ProbeContext
 from leadline_agent.probes.iperf3_server import LEAST_MEASURED_S, LEAST_SHARE, leased_bytes
 from leadline_agent.publish.session import Encoder
-from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
+from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.state import TimesToLive

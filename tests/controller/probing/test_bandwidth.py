@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.probing.bandwidth import (
-    BandwidthBudget,
-    BandwidthPlanner,
-    PlannedTest,
-    Uplink,
-)
+from leadline_controller.probing.bandwidth import BandwidthPlanner
+from leadline_controller.probing.budgets import BandwidthBudget, PlannedTest, Uplink
 from leadline_controller.probing.information import BLOCK_BYTES, FAR_BYTES, LEAST_BYTES
 from leadline_controller.probing.spending import DAY_S, Account
 from leadline_controller.telemetry.bandwidth import (
@@ -246,7 +242,7 @@ def test_a_flapping_path_does_not_spend_what_a_node_saves_for_a_larger_test() ->
     planner = planner_of(links)
     planner._tested_s["b"] = 1e9  # only a asks
     planner.plan(links[1:], lan, LATER_S)
-    planner._node_accounts["a"].at_s, planner._node_accounts["a"].link_s = LATER_S, 0.02
+    planner.budgets.nodes["a"].at_s, planner.budgets.nodes["a"].link_s = LATER_S, 0.02
     sizes = []
     for turn in range(600):
         now_s = LATER_S + turn
@@ -721,7 +717,7 @@ def test_first_tests_of_others_leave_a_server_what_it_needs_to_settle_its_own() 
     for server_s, is_tested in ((-0.04, True), (-0.1, False)):
         planner = planner_of([new, server])
         planner._tested_s["b"] = LATER_S
-        planner._refill(["a", "b"], (), LATER_S)
+        planner.budgets.refill(["a", "b"], LATER_S)
         accounts = planner.accounts(LATER_S)[0]
         accounts["a"].link_s, accounts["b"].link_s = -0.3, server_s
         assert bool(planner.plan([new, server], lan, LATER_S)) == is_tested
@@ -730,7 +726,7 @@ def test_first_tests_of_others_leave_a_server_what_it_needs_to_settle_its_own() 
 def test_what_is_suspected_of_a_new_node_is_settled_before_its_first_tests_are_paid() -> None:
     links = [suspect("a"), known("b")]
     planner = planner_of(links)
-    planner._refill(["a", "b"], (), LATER_S)
+    planner.budgets.refill(["a", "b"], LATER_S)
     planner.accounts(LATER_S)[0]["a"].link_s = -0.2
     planner._tested_s.update(a=LATER_S - 10, b=LATER_S)
     assert [each.client for each in planner.plan(links, lan, LATER_S)] == ["a"]
@@ -884,7 +880,7 @@ def test_a_rate_that_a_server_made_up_costs_a_busy_board_little_and_its_peer_not
         planner.finish(lease_id, LEAST_BYTES, is_measured=True, hindered_mbps=0.01, unhindered="b")
         for after_s in range(1, 4):
             planner.plan([], lan, now_s + after_s)
-            planner._settle(links)
+            planner.budgets.settle(links)
     assert accounts["a"].link_s == pytest.approx(-0.5, abs=0.05)
     assert accounts["b"].spent_link_s == pytest.approx(0.03)
 
@@ -944,7 +940,7 @@ def test_a_node_that_left_is_forgotten_after_a_day() -> None:
     assert planner.accounts(DAY_S)[0].keys() == {"a", "b", "left"}
     planner.plan(links[:2], lan, 2 * DAY_S + 1)
     assert planner.accounts(3 * DAY_S)[0].keys() == {"a", "b"}
-    assert "left" not in {*planner._tested_s, *planner._failures, *planner._unsettled}
+    assert "left" not in {*planner._tested_s, *planner._failures, *planner.budgets._unsettled}
 
 
 def test_reading_the_budgets_keeps_no_node_that_left() -> None:

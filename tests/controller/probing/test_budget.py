@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from leadline_controller.framework.model import Node
-from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
+from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.probing.spending import DAY_S, HOUR_S, Account, HourlySpending

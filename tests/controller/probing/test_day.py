@@ -4,7 +4,8 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
-from leadline_controller.probing.bandwidth import BandwidthBudget, BandwidthPlanner
+from leadline_controller.probing.bandwidth import BandwidthPlanner
+from leadline_controller.probing.budgets import BandwidthBudget
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.spending import Account
 from leadline_controller.telemetry.state import TimesToLive

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from leadline_controller.probing.bandwidth import PlannedTest
+from leadline_controller.probing.budgets import PlannedTest
 from leadline_controller.probing.grants import BLOCK_BYTES, LATE_S, BandwidthGrants, PingGrants
 from leadline_controller.telemetry.bandwidth import BURST_S, BandwidthTest
 from leadline_controller.telemetry.contradictions import outvoted

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from leadline_controller.framework.model import Node
 from leadline_controller.probing import scheduler
-from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
+from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.telemetry.collectors import BoardReading

@@ -4,7 +4,8 @@ from itertools import permutations
 
 import pytest
 from leadline_controller.framework.model import Node
-from leadline_controller.probing.bandwidth import BandwidthBudget, BandwidthPlanner, PlannedTest
+from leadline_controller.probing.bandwidth import BandwidthPlanner
+from leadline_controller.probing.budgets import BandwidthBudget, PlannedTest
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.telemetry.bandwidth import BandwidthTest, LinkBandwidth, NodeLink
 from leadline_controller.telemetry.state import Agent

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from leadline_controller.probing.bandwidth import (
-    BandwidthBudget,
-    BandwidthPlanner,
-    PlannedTest,
-    Uplink,
-)
+from leadline_controller.probing.bandwidth import BandwidthPlanner
+from leadline_controller.probing.budgets import BandwidthBudget, PlannedTest, Uplink
 from leadline_controller.probing.spending import DAY_S
 from leadline_controller.telemetry.bandwidth import LinkBandwidth, NodeLink
 
