@@ -92,9 +92,10 @@ experiments: env ## Run the papers' experiments and write docs/experiments.md
 	$(VENV)/bin/leadline experiment all --plot docs/experiments
 	$(PY) -m tests.docs.experiments
 
-predicates: env control-plane ## Compare filters and preferences with kube-scheduler's, on many more cases than the tests
+predicates: env control-plane ## Compare filters, preferences and preemption with kube-scheduler's, on many more cases than the tests
 	$(PY) -m tests.kube.compare 3000
 	$(PY) -m tests.kube.compare_scores 3000
+	$(PY) -m tests.kube.compare_preemption 3000
 
 lint: env rollout-env ## Check format, lint, types, import contracts and Ansible
 	$(VENV)/bin/ruff format --check .

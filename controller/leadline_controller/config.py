@@ -103,6 +103,7 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "kubernetes.scheduler_name": str,
     "kubernetes.standalone": _flag,
     "kubernetes.deletion_cost": _flag,
+    "kubernetes.preemption": _flag,
     "strategy.name": str,
     "strategy.seed": _number,
     "strategy.preferences": _number,
@@ -176,7 +177,7 @@ class Settings:
     profiles: the file of services' execution times, which may be missing. networks: where boards
     may be probed, besides the addresses of their node objects. standalone: whether to place the
     pods of `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a
-    response time. extender: None if kube-scheduler does not use one. keda: None if KEDA does not
+    response time. preemption: whether to evict pods for one of higher priority. extender: None if kube-scheduler does not use one. keda: None if KEDA does not
     ask. metrics: None if Prometheus does not ask. health: None if kubelet does not ask. publish:
     None if the broker never had states of boards. web: None without a map. rescheduling: when
     running pods are moved. decisions: the database; in memory, unless `load` made the settings.
@@ -191,6 +192,7 @@ class Settings:
     scheduler_name: str = SCHEDULER_NAME
     standalone: bool = True
     deletion_cost: bool = False
+    preemption: bool = True
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
@@ -296,6 +298,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         scheduler_name=kubernetes.text("scheduler_name", SCHEDULER_NAME),
         standalone=standalone,
         deletion_cost=kubernetes.flag("deletion_cost", default=False),
+        preemption=kubernetes.flag("preemption", default=True),
         strategy=strategy,
         options=options,
         seed=seed,

@@ -75,7 +75,8 @@ def test_the_rights_are_those_that_the_command_prints() -> None:
     resources = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
     assert (BASE / resources[0]).resolve() == manifests
     assert yaml.safe_load((manifests / "kustomization.yaml").read_text())["resources"] == [
-        "rights.yaml"
+        "rights.yaml",
+        "preemption.yaml",
     ]
 
 

@@ -110,12 +110,14 @@ def test_the_settings_are_those_of_the_values(tmp_path: Path) -> None:
         ({}, []),
         ({"rescheduling": {"mode": "automatic"}}, ["--rescheduling"]),
         ({"kubernetes": {"deletion_cost": True}}, ["--deletion-cost"]),
+        ({"kubernetes": {"preemption": False}}, ["--no-preemption"]),
+        ({"kubernetes": {"standalone": False}}, ["--no-preemption"]),
         (
             {"images": {"pull_secrets": ["a/b", "a/c", "d/e"]}},
             [f"--pull-secret={key}" for key in ("a/b", "a/c", "d/e")],
         ),
     ],
-    ids=["least", "rescheduling", "deletion-cost", "pull-secrets"],
+    ids=["least", "rescheduling", "deletion-cost", "no-preemption", "extender", "pull-secrets"],
 )
 def test_the_rights_are_those_that_the_command_prints(
     settings: dict[str, Any], flags: list[str], tmp_path: Path

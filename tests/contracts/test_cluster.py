@@ -492,6 +492,43 @@ async def test_an_evicted_pod_ends(
     await watched.until(PodChanged, lambda c: c.pod.uid == made.uid and c.pod.terminating)
 
 
+async def test_a_preempted_pod_ends_whatever_its_budget_says(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    harness.add_node(node(name))
+    made = harness.add_pod(pod(name, labels={"app": name}))
+    selector = {"matchLabels": {"app": name}}
+    budget = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": selector}}
+    harness.add_resource("PodDisruptionBudget", budget)
+    await harness.cluster.bind(made, name)
+    harness.make_ready(made)
+    watched = watch()
+    await watched.until(Relisted)
+
+    await harness.cluster.preempt(made, "makes room")
+
+    seen = await watched.until(PodChanged, lambda c: c.pod.uid == made.uid and c.pod.terminating)
+    assert seen.pod.preempted
+    other = replace(made, uid="another")
+    with pytest.raises((ConflictError, NotFoundError)):
+        await harness.cluster.preempt(other, "makes room")
+
+
+async def test_a_nomination_is_seen_and_taken_back(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
+) -> None:
+    made = harness.add_pod(pod(name))
+    watched = watch()
+    await watched.until(Relisted)
+
+    for node_name in ("n1", "n2", None):
+        await harness.cluster.nominate(made, node_name)
+        seen = await watched.until(PodChanged, lambda c: c.pod.uid == made.uid)
+        assert seen.pod.nominated_node == node_name
+    with pytest.raises(ConflictError):
+        await harness.cluster.nominate(replace(made, uid="another"), "n1")
+
+
 async def test_a_pod_on_a_node_is_resized_in_place(
     harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:

@@ -27,7 +27,7 @@ _FOLDERS = {
     "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
-MANIFESTS = ("rights", "rescheduling", "deletion-cost")
+MANIFESTS = ("rights", "preemption", "rescheduling", "deletion-cost")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PATIENCE_S = 90.0
 

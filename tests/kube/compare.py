@@ -40,6 +40,7 @@ KINDS = {
     "replicationControllers": "ReplicationController",
     "replicaSets": "ReplicaSet",
     "statefulSets": "StatefulSet",
+    "podDisruptionBudgets": "PodDisruptionBudget",
 }
 _VOLUMES = ("VolumeBinding", "VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")
 # A claim that can't be used is refused by each of kube-scheduler's plugins, by Leadline once.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from tests.kube import draw_pods, draw_preferences, draw_volumes
+from tests.kube import draw_pods, draw_preemption, draw_preferences, draw_volumes
 from tests.kube.draft import Draft, draw_nodes
 from tests.kube.draft import draw_pods as draw_residents
 from tests.kube.objects import Object
@@ -45,6 +45,19 @@ PREFERENCES: Mapping[str, Callable[[Draft], None]] = {
 }
 
 
+def made_preempting(seed: int, theme: str) -> Object:
+    """Return the case of this seed, in which the predicate `theme` is mainly what keeps the pod from
+    nodes, and pods of lower priority are in the way."""
+    draft = Draft(Random(f"preempting {theme}/{seed}"))
+    draw_nodes(draft)
+    draw_residents(draft, crowded=True)
+    PREEMPTION[theme](draft)
+    if draft.chance(0.25):
+        PREEMPTION[draft.random.choice(sorted(PREEMPTION))](draft)
+    draw_preemption.draw_priorities(draft)
+    return draft.case()
+
+
 def made_preferring(seed: int, theme: str) -> Object:
     """Return the case of this seed, which is mainly about the Score plugin `theme`."""
     draft = Draft(Random(f"preferring {theme}/{seed}"))
@@ -54,6 +67,17 @@ def made_preferring(seed: int, theme: str) -> Object:
         if name == theme or draft.chance(0.15):
             draw(draft)
     return draft.case()
+
+
+# By the predicate that is in the way, of those that preemption can help.
+PREEMPTION: Mapping[str, Callable[[Draft], None]] = {
+    "NodeResourcesFit": draw_preemption.draw_full_nodes,
+    "NodePorts": draw_pods.draw_ports,
+    "PodTopologySpread": draw_preemption.draw_spread,
+    "InterPodAffinity": draw_pods.draw_affinity,
+    "VolumeRestrictions": draw_volumes.draw_exclusive,
+    "NodeVolumeLimits": draw_volumes.draw_limits,
+}
 
 
 def made(seed: int, theme: str) -> Object:

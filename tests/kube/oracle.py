@@ -7,7 +7,7 @@ much the pod prefers each.
 A case is a dict with the Kubernetes object `pod`, which asks for a place, and lists of objects
 as `nodes`, `pods` (residents, with their spec.nodeName), `namespaces`, `services`, `replicaSets`,
 `statefulSets`, `replicationControllers`, `pvcs`, `pvs`, `storageClasses`, `csiNodes`, `csiDrivers`,
-`csiStorageCapacities` and `volumeAttachments`. The objects are written as for an API server:
+`csiStorageCapacities`, `volumeAttachments` and `podDisruptionBudgets`. The objects are written as for an API server:
 defaults are filled in, what is not valid is an error, but a status that is given counts, and the
 namespaces that pods name need not be listed.
 """
@@ -40,6 +40,22 @@ class Scored:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What the plugin DefaultPreemption makes of a pod that fits nowhere.
+
+    `fits` are the nodes that it fits without; with any, the rest is empty. `refused` says why the
+    pod may preempt nobody. `candidates` are by node: the victims as namespace/name, the most
+    important first, and how many of them are against their budgets. `chosen` is one of those that
+    tie.
+    """
+
+    fits: set[str]
+    refused: str
+    candidates: dict[str, tuple[tuple[str, ...], int]]
+    chosen: str
+
+
+@dataclass(frozen=True)
 class Judged:
     """The result of a case.
 
@@ -47,11 +63,13 @@ class Judged:
     `scores` has, by plugin, the scores of the nodes that none refuses; it is empty without any.
     `stored` is the case with all objects as controllers see them: with defaults, and with
     matchLabelKeys put into the selectors. An API server would not take it as a new case.
+    `preemption` is None unless the oracle was started for it.
     """
 
     verdicts: Verdicts
     scores: dict[str, Scored]
     stored: Case
+    preemption: Choice | None = None
 
 
 class OracleError(Exception):
@@ -61,16 +79,20 @@ class OracleError(Exception):
 class Oracle:
     """A running oracle, which takes thousands of cases one after the other."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        """Choose the environment in which to look for Go and the cache of what it built."""
+    def __init__(
+        self, environ: Mapping[str, str] = os.environ, *, preemption: bool = False
+    ) -> None:
+        """Choose the environment in which to look for Go and the cache of what it built, and whether
+        to ask DefaultPreemption, too."""
         self._environ = environ
+        self._options = ["--preemption"] if preemption else []
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
         """Start the oracle's process; raises ControlPlaneError where there is no Go for it."""
         self._errors = self._cleanup.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
         self._process = subprocess.Popen(
-            [program(self._environ), "oracle"],
+            [program(self._environ), "oracle", *self._options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -110,7 +132,18 @@ class Oracle:
             plugin: Scored(each["weight"], each.get("raw", {}), each.get("normalized", {}))
             for plugin, each in answer.get("scores", {}).items()
         }
-        return Judged(answer.get("nodes", {}), scores, answer["stored"])
+        choice = None
+        if (said := answer.get("preemption")) is not None:
+            choice = Choice(
+                set(said.get("fits", ())),
+                said.get("refused", ""),
+                {
+                    node: (tuple(each["pods"]), each["violations"])
+                    for node, each in said.get("candidates", {}).items()
+                },
+                said.get("chosen", ""),
+            )
+        return Judged(answer.get("nodes", {}), scores, answer["stored"], choice)
 
     def _last_words(self) -> str:
         self._errors.seek(0)

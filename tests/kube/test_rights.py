@@ -318,6 +318,14 @@ async def evict_a_pod(scene: Scene) -> None:
     await scene.cluster.evict(scene.pod())
 
 
+async def nominate_a_pod(scene: Scene) -> None:
+    await scene.cluster.nominate(scene.pod(), "somewhere")
+
+
+async def preempt_a_pod(scene: Scene) -> None:
+    await scene.cluster.preempt(scene.pod(), "makes room")
+
+
 async def resize_a_pod(scene: Scene) -> None:
     made = scene.pod("2m")
     scene.add("/api/v1/nodes", node(scene.name))
@@ -378,6 +386,8 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "watch replicasets": watch_replica_sets,
     "list statefulsets": watch_stateful_sets,
     "watch statefulsets": watch_stateful_sets,
+    "patch pods/status": nominate_a_pod,
+    "delete pods": preempt_a_pod,
     "create pods/eviction": evict_a_pod,
     "patch pods/resize": resize_a_pod,
     "get deployments": scale_a_deployment,
@@ -455,12 +465,13 @@ def test_the_command_prints_the_tested_manifests() -> None:
     assert list(yaml.safe_load_all(printed.output)) == manifests()
 
 
-def test_without_rescheduling_the_account_may_not_touch_running_pods() -> None:
-    printed = CliRunner().invoke(kube, ["manifests"])
+def test_without_rescheduling_and_preemption_the_account_may_not_touch_running_pods() -> None:
+    printed = CliRunner().invoke(kube, ["manifests", "--no-preemption"])
     assert printed.exit_code == 0
     few = list(yaml.safe_load_all(printed.output))
     assert few == manifests()[: len(few)]
     assert [each["metadata"]["name"] for each in few] == ["leadline-controller"] * len(few)
+    assert "delete" not in printed.output
     assert "eviction" not in printed.output
     assert "deployments" not in printed.output
 

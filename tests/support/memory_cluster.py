@@ -137,6 +137,19 @@ class MemoryCluster(DemoCluster):
         else:
             self.remove_pod(pod.key)
 
+    async def nominate(self, pod: Pod, node: str | None) -> None:
+        """Nominate exactly this pod. Raises ClusterError."""
+        self.put_pod(replace(self._found(pod), nominated_node=node))
+
+    async def preempt(self, pod: Pod, message: str) -> None:  # noqa: ARG002  # nobody reads it here
+        """Delete exactly this pod, whatever its budgets say. It terminates until it is removed; one
+        that is not bound goes at once."""
+        current = self._found(pod)
+        if current.node_name:
+            self.put_pod(replace(current, terminating=True, preempted=True))
+        else:
+            self.remove_pod(pod.key)
+
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
         """The Deployment of a ReplicaSet, or of that name."""
         key = f"{namespace}/{owner.name}"

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from leadline_controller.cluster.images import ImageState
+from leadline_controller.cluster.nominations import Nominations
 from leadline_controller.cluster.occupancy import Occupancy
 from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.resources import ResourceState
@@ -58,6 +59,7 @@ class ClusterState:
         self._charged_in_run: dict[str, Ints] = {}
         self._resources = ResourceState()
         self._reservations = Reservations()
+        self._nominations = Nominations()
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was built
@@ -130,6 +132,31 @@ class ClusterState:
         taken = self._reservations.taken_by(uid)
         return None if taken is None else self._pods.get(taken)
 
+    def nominate(self, uid: str, node: str | None) -> ClusterEvent:
+        """Keep room on a node for a pending pod, from pods of at most its priority; None for no
+        room any more. Returns the events that may make other pods schedulable."""
+        before = self._nominations.of(uid)
+        self._nominations.make(uid, node)
+        return NO_EVENT if before in (None, node) else _ROOM | ClusterEvent.ASSIGNED_PODS
+
+    def withdraw_nomination(self, uid: str) -> ClusterEvent:
+        """The nomination by `nominate` was not written: the one that the watch shows counts.
+        Returns the events that may make other pods schedulable."""
+        self._nominations.withdraw(uid)
+        return _ROOM | ClusterEvent.ASSIGNED_PODS
+
+    def nominated_node(self, uid: str) -> str | None:
+        """The node for which this pending pod is nominated."""
+        return self._nominations.of(uid)
+
+    def nominated(self) -> list[tuple[Pod, str]]:
+        """The pending pods that are nominated for a node and not assumed on one, each with it."""
+        return [
+            (pod, node)
+            for uid, node in self._nominations
+            if uid not in self._assumed and (pod := self._pods.get(uid)) is not None
+        ]
+
     def node_of(self, uid: str) -> str | None:
         """The node of the pod with this uid, also an assumed one."""
         pod = self._pods.get(uid)
@@ -155,6 +182,10 @@ class ClusterState:
                 self._occupancy = Occupancy(self._table, self._occupancy)
                 self._resources.replace_all(resources)
                 self._reservations.keep_own(self._pods)
+                for uid in [uid for uid, _ in self._nominations if uid not in self._pods]:
+                    self._nominations.forget(uid)
+                for pod in pods:
+                    self._nominations.observe(pod)
                 return ANY_EVENT
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
@@ -169,13 +200,19 @@ class ClusterState:
                 self.images.node_deleted(name)
                 return ClusterEvent.NODE_DELETED if known else NO_EVENT
             case PodChanged(pod):
-                return self._pod_changed(pod)
+                kept_on = self._nominations.of(pod.uid)
+                self._nominations.observe(pod)
+                is_free = kept_on not in (None, self._nominations.of(pod.uid), pod.node_name)
+                return self._pod_changed(pod) | (_ROOM if is_free else NO_EVENT)
             case PodDeleted(pod):
+                was_nominated = self._nominations.of(pod.uid) is not None
+                self._nominations.forget(pod.uid)
                 counted = self._counted(pod.uid)
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
                 self._resources.forget(pod.uid)
-                kept = _ROOM if self._reservations.remove_own(pod.uid) else NO_EVENT
+                had_room = self._reservations.remove_own(pod.uid) or was_nominated
+                kept = _ROOM if had_room else NO_EVENT
                 return kept | (queueing_hints.pod_removed(counted) if counted else NO_EVENT)
             case ResourceChanged(resource):
                 changed = self._resources.put(resource)
@@ -267,6 +304,11 @@ class ClusterState:
             pod_selectors=self._resources.pod_selectors,
             storage=self._resources.storage(),
             images=self.images.table(table),
+            nominated=tuple(
+                (each, table.index[node])
+                for each, node in self.nominated()
+                if node in table.index
+            ),
         )
         return self._reservations.apply(view, pod)
 

@@ -35,4 +35,11 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> FilterResult:
     def caveat(i: int) -> str:
         return "" if free_mbps[i] >= wanted_mbps else bound(i)
 
-    return FilterResult(possible_mbps >= wanted_mbps, reason, requeue_on=_REQUEUE_ON, caveat=caveat)
+    return FilterResult(
+        possible_mbps >= wanted_mbps,
+        reason,
+        resolvable_by_preemption=possible_mbps + view.bandwidth_requested_mbps >= wanted_mbps,
+        requeue_on=_REQUEUE_ON,
+        caveat=caveat,
+        is_local=True,
+    )

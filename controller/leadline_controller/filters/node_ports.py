@@ -35,5 +35,9 @@ def node_ports(view: ClusterView, pod: Pod) -> FilterResult:
         return f"host port {first.port}/{first.protocol} is taken"
 
     return FilterResult(
-        passes, reason, resolvable_by_preemption=view.table.all(), requeue_on=_REQUEUE_ON
+        passes,
+        reason,
+        resolvable_by_preemption=view.table.all(),
+        requeue_on=_REQUEUE_ON,
+        is_local=True,
     )

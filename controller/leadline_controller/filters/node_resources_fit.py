@@ -29,5 +29,9 @@ def node_resources_fit(view: ClusterView, pod: Pod) -> FilterResult:
         return "; ".join(short)
 
     return FilterResult(
-        passes, reason, resolvable_by_preemption=passes_empty, requeue_on=_REQUEUE_ON
+        passes,
+        reason,
+        resolvable_by_preemption=passes_empty,
+        requeue_on=_REQUEUE_ON,
+        is_local=True,
     )

@@ -61,6 +61,7 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
         lambda i: full.get(i, "a pod there mounts another pod's claim"),
         resolvable_by_preemption=view.table.all(),
         requeue_on=_REQUEUE_ON,
+        is_local=True,
     )
 
 

@@ -32,7 +32,10 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> FilterResult:
     if used := next((key for key in mounted if key in exclusive), None):
         name = used.partition("/")[2]
         why = f'persistentvolumeclaim "{name}" is ReadWriteOncePod and in use by another pod'
-        return FilterResult.none_pass(view, why, _REQUEUE_ON_CLAIM)
+        # That pod may be one of lower priority, on whichever node.
+        return FilterResult(
+            *(view.table.none(), lambda _: why, why, view.table.all()), _REQUEUE_ON_CLAIM
+        )
     passes = view.table.all()
     if pod.disks:
         wanted: dict[tuple[str, str], list[Disk]] = {}
@@ -47,5 +50,9 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> FilterResult:
             )
     why = "a pod there has a disk that the pod needs for itself"
     return FilterResult(
-        passes, lambda _: why, resolvable_by_preemption=view.table.all(), requeue_on=_REQUEUE_ON
+        passes,
+        lambda _: why,
+        resolvable_by_preemption=view.table.all(),
+        requeue_on=_REQUEUE_ON,
+        is_local=not exclusive,
     )

@@ -6,6 +6,7 @@ cost of a selector does not grow with the kinds that do not match.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -310,8 +311,14 @@ class AssignedPods:
             attractions=self.attractions.copied(),
         )
 
-    def without(self, pod: Pod, node: int) -> "AssignedPods":
-        """Without one such pod on the node; unchanged if there is none."""
-        row = np.array(self.row(pod, node), dtype=np.int64)
-        found = np.flatnonzero((self.rows == row[:, np.newaxis]).all(axis=0))
-        return replace(self, rows=np.delete(self.rows, found[:1], axis=1))
+    def without(self, pods: Iterable[tuple[Pod, int]]) -> "AssignedPods":
+        """Without one such pod for each of these, each with the index of its node; one that is not
+        there changes nothing."""
+        left = Counter(self.row(pod, node) for pod, node in pods)
+        at = np.flatnonzero(np.isin(self.node, [row[0] for row in left]))
+        gone = []
+        for index, row in zip(at.tolist(), map(tuple, self.rows[:, at].T.tolist()), strict=True):
+            if left[row] > 0:
+                left[row] -= 1
+                gone.append(index)
+        return replace(self, rows=np.delete(self.rows, gone, axis=1))

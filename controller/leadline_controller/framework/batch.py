@@ -19,6 +19,7 @@ from leadline_controller.framework.cycle import (
     caveats,
     decide,
     feasible_nodes,
+    filtered,
     pre_filter_failure,
     unknown_user,
 )
@@ -300,7 +301,7 @@ def _planned_decision(
     node = plan.placed.get(pod.key)
     if node is None or pre_filter_failure(pod) is not None:
         return None
-    results = {name: run(view, pod) for name, run in filters.items()}
+    results = filtered(view, pod, filters)
     candidates = feasible_nodes(view, results)
     chosen = np.flatnonzero(candidates == node)
     if not chosen.size:

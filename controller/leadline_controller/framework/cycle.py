@@ -5,7 +5,7 @@ request, so that a decision over thousands of nodes stays cheap.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from random import Random
@@ -34,6 +34,7 @@ class FilterResult:
     and not with the nodes. resolvable_by_preemption: the nodes that might pass after preemption,
     shape (n,); None means none. requeue_on: the cluster events that can make a node pass.
     caveat: what is not certain about the node with this index that passes, "" for nothing.
+    is_local: whether the pods on other nodes play no part in a node's result.
     """
 
     passes: Bools
@@ -42,6 +43,7 @@ class FilterResult:
     resolvable_by_preemption: Bools | None = None
     requeue_on: ClusterEvent = ANY_EVENT
     caveat: Callable[[int], str] = lambda _: ""
+    is_local: bool = False
 
     @property
     def passes_with_preemption(self) -> Bools:
@@ -261,11 +263,13 @@ def decide(
         return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=NO_EVENT)
     warning = unknown_user(view, pod)
     note = "".join(f"; {each}" for each in (warning, *pod.warnings) if each)
-    results = {name: run(view, pod) for name, run in filters_with(filters, strategy).items()}
+    results = filtered(view, pod, filters_with(filters, strategy))
     candidates = feasible_nodes(view, results)
     if not candidates.size:
         why = _unschedulable_message(len(view), results)
-        why += _preemption_note(view, pod, results.values()) + note
+        if helped := int(np.count_nonzero(helped_by_preemption(view, pod, results.values()))):
+            why += f"; {helped} of them run pods of lower priority"
+        why += note
         return Decision(
             *(pod, None, why, strategy.name, strategy.better, view, results),
             requeue_on=_requeue_events(results),
@@ -296,6 +300,46 @@ def caveats(
         known_mbps = view.metrics.bandwidth_mbps[node]
         found.append(f"its bandwidth, {known_mbps:.4g} Mbit/s, is host-limited")
     return "".join(f"; {caveat}" for caveat in found if caveat)
+
+
+def filtered(
+    view: ClusterView, pod: Pod, filters: Mapping[str, Filter]
+) -> dict[str, FilterResult]:
+    """Run these filters. As in kube-scheduler, a node for which other pods of at least the pod's
+    priority are nominated must pass with them and without them: they may come, or go elsewhere."""
+    results = {name: run(view, pod) for name, run in filters.items()}
+    expected: dict[int, ClusterView] = {}
+    for other, node in view.nominated:
+        if other.priority >= pod.priority and other.uid != pod.uid:
+            expected[node] = expected.get(node, view).with_placement(other, node)
+    for node, with_others in expected.items():
+        for name, run in filters.items():
+            among = run(with_others, pod)
+            if results[name].passes[node] and not among.passes[node]:
+                results[name] = _refusing(results[name], node, among)
+    return results
+
+
+def _refusing(result: FilterResult, node: int, among: FilterResult) -> FilterResult:
+    """The result of a filter for all nodes but one, and for that node the result `among` the pods
+    that are nominated for it."""
+    passes, helped = result.passes.copy(), result.passes & False
+    passes[node] = False
+    if result.resolvable_by_preemption is not None:
+        helped |= result.resolvable_by_preemption
+    could = among.resolvable_by_preemption
+    helped[node] = could is not None and could[node]
+
+    def reason(i: int) -> str:
+        return f"{among.reason(i)}, with nominated pods" if i == node else result.reason(i)
+
+    return replace(
+        result,
+        passes=passes,
+        reason=reason,
+        resolvable_by_preemption=helped,
+        requeue_on=result.requeue_on | among.requeue_on,
+    )
 
 
 def feasible_nodes(view: ClusterView, results: Mapping[str, FilterResult]) -> Ints:
@@ -370,15 +414,13 @@ def _requeue_events(results: Mapping[str, FilterResult]) -> ClusterEvent:
     return reduce(or_, (r.requeue_on for r in failing)) if failing else ClusterEvent.NODES
 
 
-def _preemption_note(view: ClusterView, pod: Pod, results: Iterable[FilterResult]) -> str:
-    """A note for nodes on which kube-scheduler might preempt pods of lower priority."""
+def helped_by_preemption(view: ClusterView, pod: Pod, results: Iterable[FilterResult]) -> Bools:
+    """The nodes that might pass without their pods of lower priority, shape (n,); none if the pod
+    may not preempt."""
     lower = view.assigned_pods.priority < pod.priority
     if not pod.preempts or not lower.any():
-        return ""
+        return view.table.none()
     helped = view.assigned_pods.per_node(lower, len(view)) > 0
     for result in results:
         helped &= result.passes_with_preemption
-    if not helped.any():
-        return ""
-    count = np.count_nonzero(helped)
-    return f"; {count} of them run pods of lower priority, but Leadline does not preempt"
+    return helped

@@ -278,7 +278,9 @@ class Pod:
     awaited_images: those whose containers are not created yet, so the node may be pulling them.
     started_images: those of the others, with what the node calls them, by digest. pull_secrets:
     names of secrets in its namespace. preempts: whether its preemption policy
-    allows preemption. problem: what could not be read or is not modelled; such a pod is
+    allows preemption. nominated_node: where room was made for a pending pod. started_s: when its
+    kubelet took it up, seconds since 1970, None before. preempted: it ends, or is about to, because
+    a scheduler preempted it. problem: what could not be read or is not modelled; such a pod is
     unschedulable. resize: one that its kubelet cannot carry out, None without one. ready: its
     condition Ready. created_s: its creation, seconds since 1970 on the API server's clock, None if
     unknown. stays: why it must never be moved, as its own manifest says; empty for nothing.
@@ -312,6 +314,9 @@ class Pod:
     scheduler_name: str = SCHEDULER_NAME
     priority: int = 0
     preempts: bool = True
+    nominated_node: str | None = None
+    started_s: float | None = None
+    preempted: bool = False
     node_name: str | None = None
     finished: bool = False
     terminating: bool = False
@@ -330,6 +335,11 @@ class Pod:
     def key(self) -> str:
         """namespace/name."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it waits for a node."""
+        return self.node_name is None and not (self.finished or self.terminating or self.gated)
 
     def claim_key(self, use: ClaimUse) -> str:
         """namespace/name of a claim that the pod mounts. The claim of an ephemeral volume is named

@@ -271,6 +271,17 @@ class Cluster(Protocol):
         terminates; its owner makes another. Raises BudgetError and other ClusterErrors."""
         ...
 
+    async def nominate(self, pod: Pod, node: str | None) -> None:
+        """Say in the status of exactly this pod (by uid) for which node it is nominated; None for
+        none. Raises ClusterError."""
+        ...
+
+    async def preempt(self, pod: Pod, message: str) -> None:
+        """Say in the status of exactly this pod (by uid) that it is preempted, and delete it. It ends
+        gracefully; disruption budgets do not hold it. Raises NotFoundError and ConflictError if it
+        is gone already, and other ClusterErrors."""
+        ...
+
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
         """The Deployment of this ReplicaSet, or the one of this name; None if the owner is
         something else. Raises ClusterError."""

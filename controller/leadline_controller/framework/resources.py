@@ -161,12 +161,14 @@ class Unreadable:
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
     """A PodDisruptionBudget. selector: matches the pods of its namespace. allowed: how many may
-    be disrupted now, 0 while its controller has not seen its last change."""
+    be disrupted now, 0 while its controller has not seen its last change. disrupted: names of pods
+    whose eviction it has counted already, and which are still there."""
 
     namespace: str
     name: str
     selector: Selector | None
     allowed: int = 0
+    disrupted: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:

@@ -234,7 +234,8 @@ class ClusterView:
     charged_in_run: resource -> base units on each node that the strategy charges the run's pods
     beyond their requests, shape (n,) (DACS' A). Strategies see them in `free`; filters do not.
     host_ports: node index -> host ports in use. mounts: node index -> assigned pods with claims
-    or disks. images: their layers, and the nodes' download queues.
+    or disks. images: their layers, and the nodes' download queues. nominated: pending pods for
+    which room was made, each with the index of that node; they count in no column.
     """
 
     table: NodeTable
@@ -253,6 +254,7 @@ class ClusterView:
     storage: Storage = field(default_factory=Storage)
     images: ImageTable = field(default_factory=ImageTable)
     charged_in_run: Mapping[str, Ints] = field(default_factory=lambda: MappingProxyType({}))
+    nominated: tuple[tuple[Pod, int], ...] = ()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -377,28 +379,40 @@ class ClusterView:
     def without_placement(self, pod: Pod, node: int) -> "ClusterView":
         """The view without `pod` on the node with index `node`, which gets the pod's requests
         back. `placed_in_run` stays."""
-        given_back = {resource: -amount for resource, amount in pod.requests.items()}
+        return self.without_placements([(pod, node)])
+
+    def without_placements(self, placed: Sequence[tuple[Pod, int]]) -> "ClusterView":
+        """The view without these pods, each with the index of its node. `placed_in_run` stays."""
+        requested = dict(self.requested)
+        changed: set[str] = set()
         bandwidth = self.bandwidth_requested_mbps
-        if pod.annotations.bandwidth_mbps:
+        if any(pod.annotations.bandwidth_mbps for pod, _ in placed):
             bandwidth = bandwidth.copy()
-            bandwidth[node] = max(bandwidth[node] - pod.annotations.bandwidth_mbps, 0.0)
-        ports = self.host_ports
-        if pod.host_ports:
-            left = list(ports.get(node, ()))
-            for port in pod.host_ports:
-                if port in left:
-                    left.remove(port)
-            ports = {**ports, node: tuple(left)}
-        mounts = self.mounts
-        if pod.claims or pod.disks:
-            kept = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
-            mounts = {**mounts, node: kept}
+        ports, mounts = dict(self.host_ports), dict(self.mounts)
+        for pod, node in placed:
+            for resource, amount in pod.requests.items():
+                if not amount:
+                    continue
+                if resource not in changed:
+                    changed.add(resource)
+                    requested[resource] = self.requested_of(resource).copy()
+                requested[resource][node] -= amount
+            if pod.annotations.bandwidth_mbps:
+                bandwidth[node] = max(bandwidth[node] - pod.annotations.bandwidth_mbps, 0.0)
+            if pod.host_ports:
+                left = list(ports.get(node, ()))
+                for port in pod.host_ports:
+                    if port in left:
+                        left.remove(port)
+                ports[node] = tuple(left)
+            if pod.claims or pod.disks:
+                mounts[node] = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
         return replace(
             self,
-            requested=self._with_amounts(self.requested, node, given_back),
+            requested=requested,
             bandwidth_requested_mbps=bandwidth,
             host_ports=ports,
-            assigned_pods=self.assigned_pods.without(pod, node),
+            assigned_pods=self.assigned_pods.without(placed),
             mounts=mounts,
         )
 

@@ -131,6 +131,11 @@ class ApiServer:
             await self._request("PATCH", path, {}, body, fence=fence, kind=kind)
         )
 
+    async def delete(self, path: str, uid: str, fence: Fence | None = None) -> None:
+        """Delete an object if it still has this uid; `fence` as for `post`."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        await _read_json(await self._request("DELETE", path, {}, body, fence=fence))
+
     @asynccontextmanager
     async def stream(
         self, path: str, query: Mapping[str, str], silence_s: float

@@ -8,6 +8,7 @@ overwritten. The cluster's controllers do the rest.
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,6 +33,7 @@ from leadline_controller.kube.notes import Notes
 from leadline_controller.kube.reachability import Reachability, ReachabilityLog
 from leadline_controller.kube.reflector import watch_cluster, watch_pulls
 from leadline_controller.kube.workloads import Workloads
+from leadline_controller.kubeobjects.manifest import PREEMPTED
 from leadline_controller.kubeobjects.resources import read_claim, read_volume
 from leadline_controller.parsing.fields import FieldError
 
@@ -129,6 +131,18 @@ class KubeCluster:
         }
         await self._server.post(f"{pod_path(pod)}/eviction", body, self._fence)
 
+    async def nominate(self, pod: Pod, node: str | None) -> None:
+        """Set or remove the nominated node of exactly this pod; see framework.ports.Cluster."""
+        await self._patch_pod(pod, "/status", {"status": {"nominatedNodeName": node}})
+
+    async def preempt(self, pod: Pod, message: str) -> None:
+        """Delete exactly this pod, as kube-scheduler does; see framework.ports.Cluster. The condition
+        comes first, so that whoever sees the pod end sees why."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": PREEMPTED}
+        condition |= {"message": message, "lastTransitionTime": _seconds()}
+        await self._patch_pod(pod, "/status", {"status": {"conditions": [condition]}}, by_name=True)
+        await self._server.delete(pod_path(pod), pod.uid, self._fence)
+
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
         """The Deployment of a ReplicaSet; see framework.ports.Cluster."""
         return await self._workloads.deployment(namespace, owner)
@@ -157,9 +171,15 @@ class KubeCluster:
 
     async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
         """Set or remove annotations of exactly this pod; see framework.ports.Cluster."""
-        body = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
+        await self._patch_pod(pod, "", {"metadata": {"annotations": dict(annotations)}})
+
+    async def _patch_pod(
+        self, pod: Pod, subresource: str, change: Json, *, by_name: bool = False
+    ) -> None:
+        body = {**change, "metadata": {**change.get("metadata", {}), "uid": pod.uid}}
+        path = pod_path(pod) + subresource
         try:
-            await self._server.patch(pod_path(pod), body, self._fence)
+            await self._server.patch(path, body, self._fence, by_name=by_name)
         except InvalidError as error:
             if "metadata.uid" not in str(error):  # which is immutable: it is another pod
                 raise
@@ -221,6 +241,11 @@ class KubeCluster:
         except ConflictError:  # 409
             return False
         return True
+
+
+def _seconds() -> str:
+    """The time as a Time of the API."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _claim_path(key: str) -> str:

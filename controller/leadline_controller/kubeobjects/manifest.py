@@ -57,6 +57,8 @@ _INTEGER = re.compile("-?[0-9]{1,10}", re.ASCII)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NOTHING = Fields({}, "spec")
 KEEP = "leadline.dev/keep"
+# The reason of the condition DisruptionTarget by which schedulers tell each other.
+PREEMPTED = "PreemptionByScheduler"
 _MIRROR = "kubernetes.io/config.mirror"
 # Their contents are lost, or left behind, when the pod goes to another node.
 _LOCAL_VOLUMES = ("hostPath", "emptyDir")
@@ -145,6 +147,14 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
         priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
         preempts=spec.text("preemptionPolicy", "") != "Never",
+        nominated_node=status.name("nominatedNodeName", "") or None,
+        started_s=read_time(status, "startTime"),
+        preempted=any(
+            each.text("type", "") == "DisruptionTarget"
+            and each.text("status", "") == "True"
+            and each.text("reason", "") == PREEMPTED
+            for each in status.objects("conditions")
+        ),
         node_name=node_name,
         node_selector=constraints.text_map("nodeSelector"),
         required_affinity=(
@@ -198,15 +208,15 @@ def read_owner(metadata: Fields) -> Owner | None:
     return None
 
 
-def read_time(metadata: Fields, name: str) -> float | None:
+def read_time(parent: Fields, name: str) -> float | None:
     """A time of the API server, seconds since 1970; None without one. Raises FieldError."""
-    text = metadata.text(name, "")
+    text = parent.text(name, "")
     if not text:
         return None
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
-        raise metadata.error(name, "a time such as 2030-01-01T00:00:00Z") from None
+        raise parent.error(name, "a time such as 2030-01-01T00:00:00Z") from None
 
 
 def _why_it_stays(metadata: Fields, spec: Fields) -> str:

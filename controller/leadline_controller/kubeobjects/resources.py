@@ -187,6 +187,7 @@ def read_budget(manifest: Manifest, path: str = "budget") -> DisruptionBudget:
         name=metadata.name("name"),
         selector=read_selector(spec, "selector"),
         allowed=allowed if is_current else 0,
+        disrupted=frozenset(status.text_map("disruptedPods")),
     )
 
 

@@ -19,7 +19,7 @@ from leadline_controller.framework.cycle import (
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock, Event
-from leadline_controller.framework.view import Bools, ClusterView
+from leadline_controller.framework.view import Bools, ClusterView, Ints
 from leadline_controller.scheduling.service_profiles import ServiceProfiles
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -100,7 +100,8 @@ class DecisionStep:
         """Decide, and do not record it. results: of the filters, if they ran already.
 
         The replacement of a moved pod goes where room is reserved for it; if it does not fit there
-        any more, anywhere but where it came from; and back only if nothing else is left.
+        any more, anywhere but where it came from; and back only if nothing else is left. A pod for
+        which others were preempted goes where that was, if it fits there.
         """
         profile, filters = self._profile, self._profile.filters
         pod = profile.profiles.applied(pod)
@@ -113,20 +114,49 @@ class DecisionStep:
                 allowed.append(~_named(view, kept.source))
             for nodes in allowed:
                 only = FilterResult(nodes, lambda _: "room is reserved on another node")
-                with_only = {**filters, "Reservation": _returning(only)}
-                decision = decide(
-                    view, pod, with_only, profile.strategy, profile.random, profile.prefer
-                )
+                decision = self._decide_among(view, pod, filters, "Reservation", only)
                 if decision.node is not None:
                     came = f"moved from {kept.source}: " if kept.source else ""
                     more = "" if decision.why in kept.why else f"; {decision.why}"
                     return replace(decision, why=f"{came}{kept.why}{more}")
+        nominated = self._state.nominated_node(pod.uid)
+        if nominated is not None:
+            only = FilterResult(_named(view, nominated), lambda _: "nominated for another node")
+            decision = self._decide_among(view, pod, filters, "NominatedNode", only)
+            if decision.node is not None:
+                return replace(decision, why=f"it is nominated for this node; {decision.why}")
         return decide(view, pod, filters, profile.strategy, profile.random, profile.prefer)
+
+    def decide_after_preemption(self, decision: Decision, view: ClusterView, nodes: Ints) -> int:
+        """Which of these nodes the strategy prefers for a pod that fits nowhere yet. view: without
+        the victims on them. Returns its index."""
+        mask = view.table.none()
+        mask[nodes] = True
+        only = FilterResult(mask, lambda _: "others take its victims more easily")
+        found = self._decide_among(view, decision.pod, self._profile.filters, "Preemption", only)
+        return int(nodes[0]) if found.node is None else view.table.index[found.node]
+
+    def filters(self) -> Mapping[str, Filter]:
+        """The profile's filters, and the strategy's own."""
+        return filters_with(self._profile.filters, self._profile.strategy)
+
+    def _decide_among(
+        self,
+        view: ClusterView,
+        pod: Pod,
+        filters: Mapping[str, Filter],
+        name: str,
+        nodes: FilterResult,
+    ) -> Decision:
+        """Decide among the nodes that also pass one more filter of this name and result."""
+        profile, among = self._profile, {**filters, name: _returning(nodes)}
+        return decide(view, pod, among, profile.strategy, profile.random, profile.prefer)
 
     def decide_as_planned(self, view: ClusterView, pod: Pod, node: str, why: str) -> Decision:
         """Decide as a batch was planned, or on the pod alone where that node does not fit now."""
         at = view.table.index.get(node)
-        if at is None or self._state.reservation_of(pod) is not None:
+        has_room = self._state.reservation_of(pod) or self._state.nominated_node(pod.uid)
+        if at is None or has_room is not None:
             return self.decide(view, pod)
         plan, profile = BatchPlan({pod.key: at}, why={pod.key: why}), self._profile
         filters = filters_with(profile.filters, profile.strategy)

@@ -2,7 +2,7 @@
 time."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count, islice
 
@@ -74,14 +74,17 @@ class SchedulingQueue:
         )
 
     def put(self, pod: Pod, now_s: float = 0.0) -> None:
-        """Add or update a pending pod. An update makes an unschedulable pod active."""
+        """Add or update a pending pod. An update makes an unschedulable pod active, unless all that
+        is new is the node for which it is nominated."""
         entry = self._entries.get(pod.uid)
         if entry is None:
             entry = self._entries[pod.uid] = _Entry(pod, next(self._orders))
             self._activate(entry, now_s)
         elif entry.pod != pod:
+            nominated = pod.nominated_node
+            is_same = nominated and replace(entry.pod, nominated_node=nominated) == pod
             entry.pod = pod
-            if pod.uid in self._unschedulable:
+            if pod.uid in self._unschedulable and not is_same:
                 self._activate(entry, now_s)
 
     def remove(self, uid: str) -> None:

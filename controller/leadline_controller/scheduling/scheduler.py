@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,7 @@ from leadline_controller.scheduling.decision_step import (
     warnings_about,
 )
 from leadline_controller.scheduling.event_recorder import EventRecorder
+from leadline_controller.scheduling.preemption import Preemption, Preemptor, Then
 from leadline_controller.scheduling.queue import QueueReading, SchedulingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.telemetry.state import TelemetryState
@@ -67,11 +68,13 @@ _WITHOUT_EVENT = (ConflictError, NotLeadingError, NotFoundError)
 class SchedulingProfile(DecisionProfile):
     """How the scheduler decides, and about the pods of which schedulerName. batch_window_s: for how
     long pending pods are collected for a batch strategy; 0 decides pod by pod. suggest_interval_s:
-    between two suggestions of moves by a batch strategy; 0 makes none."""
+    between two suggestions of moves by a batch strategy; 0 makes none. preemption: whether pods are
+    evicted to make room for one of higher priority."""
 
     scheduler_name: str = SCHEDULER_NAME
     batch_window_s: float = 0.0
     suggest_interval_s: float = 0.0
+    preemption: bool = False
 
 
 class Scheduler:
@@ -113,6 +116,17 @@ class Scheduler:
         if profile.batch_window_s > 0 and isinstance(profile.strategy, BatchStrategy):
             self._batches = BatchPlanner(state, profile, profile.strategy, moves)
             self._batch_window_s = profile.batch_window_s
+        self._preemptor: Preemptor | None = None
+        if profile.preemption:
+            self._preemptor = Preemptor(
+                cluster,
+                state,
+                self._step,
+                clock,
+                profile.random,
+                self._tell,
+                profile.scheduler_name,
+            )
         self._waits: set[asyncio.Task[None]] = set()  # for moves; they can take minutes
         self._alone: set[str] = set()  # uids of pods that waited for moves in vain
 
@@ -163,7 +177,10 @@ class Scheduler:
     def _update_queue(self, change: ClusterChange) -> None:
         match change:
             case Relisted(pods=pods):
-                self._queue.keep_only({pod.uid for pod in pods})
+                uids = {pod.uid for pod in pods}
+                self._queue.keep_only(uids)
+                if self._preemptor is not None:
+                    self._preemptor.keep_only(uids)
                 for pod in pods:
                     self._update_pod(pod)
             case PodChanged(pod):
@@ -171,14 +188,11 @@ class Scheduler:
             case PodDeleted(pod):
                 self._queue.remove(pod.uid)
                 self._alone.discard(pod.uid)
+                if self._preemptor is not None:
+                    self._preemptor.observe_deleted(pod.uid)
 
     def _update_pod(self, pod: Pod) -> None:
-        pending = (
-            pod.scheduler_name == self._scheduler_name
-            and pod.node_name is None
-            and not (pod.finished or pod.terminating or pod.gated)
-        )
-        if not pending:
+        if pod.scheduler_name != self._scheduler_name or not pod.is_pending:
             self._queue.remove(pod.uid)
         elif pod.uid in self._queue or not self._state.is_assumed(pod.uid):
             self._queue.put(pod, self._clock.now_s())
@@ -308,6 +322,12 @@ class Scheduler:
         self._observe("queue", self._queue.waited_s(pod.uid))
         begun_s = self._clock.now_s()
         decision = self._decide(pod, batch)
+        preemption = None
+        if decision.node is None and self._preemptor is not None:
+            preemption = self._preemptor.plan(decision)
+            if preemption is not None:
+                decision = replace(decision, why=f"{decision.why}; {preemption.why}")
+        self._step.record(decision)
         self._observe("decide", self._clock.now_s() - begun_s)
         for warning in warnings_about(decision):
             self._events.put(pod, warning)
@@ -315,14 +335,47 @@ class Scheduler:
         if decision.node is None:
             # The room that moves made for it is no room for it after all.
             self._state.release_own(pod.uid)
+            self._tell(pod, Event("Warning", "FailedScheduling", decision.why))
+            if preemption is not None and self._preemptor is not None:
+                # At once, so that no other pod counts on the room.
+                self._state.nominate(pod.uid, preemption.node)
+                return self._preempt(self._preemptor, preemption, decision)
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
-            self._events.put(pod, Event("Warning", "FailedScheduling", decision.why))
-            self._changed.set()
             return None
         plan = decision.volumes()
         self._state.assume(pod, decision.node, plan, self._step.charge(decision))
         self._state.release_own(pod.uid)
         return self._bind(pod, decision.node, decision, plan)
+
+    async def _preempt(
+        self, preemptor: Preemptor, preemption: Preemption, decision: Decision
+    ) -> None:
+        """Make room for a pod, which stays in progress meanwhile."""
+        uid = preemption.pod.uid
+        then = Then.BACK_OFF
+        try:
+            then = await preemptor.carry_out(preemption)
+        except ForbiddenError as error:  # it would be forbidden again
+            then = Then.WAIT
+            self._tell(preemption.pod, Event("Warning", "FailedPreemption", str(error)))
+        except ClusterError as error:
+            log.warning("preemption for %s: %s", preemption.pod.key, error)
+        now_s = self._clock.now_s()
+        if then is Then.WAIT:
+            self._queue.mark_unschedulable(uid, now_s, decision.requeue_on)
+        elif then is Then.TRY_AGAIN:
+            self._queue.hold(uid)
+            self._queue.release(uid, now_s)
+        else:
+            self._queue.failed(uid, now_s)
+        # Pods of lower priority may have been waiting for room that is kept no longer.
+        if preemption.node is None:
+            self.requeue(ClusterEvent.RESOURCES_FREED)
+        self._changed.set()
+
+    def _tell(self, pod: Pod, event: Event) -> None:
+        self._events.put(pod, event)
+        self._changed.set()
 
     def _finished(self, pod: Pod, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -382,8 +435,5 @@ class Scheduler:
         view = self._step.view(pod)
         planned = batch.nodes.get(pod.key) if batch else None
         if planned is None:
-            decision = self._step.decide(view, pod)
-        else:
-            decision = self._step.decide_as_planned(view, pod, *planned)
-        self._step.record(decision)
-        return decision
+            return self._step.decide(view, pod)
+        return self._step.decide_as_planned(view, pod, *planned)

@@ -69,6 +69,14 @@ class DemoCluster:
         del self._pods[pod.key]
         self._notify(PodDeleted(pod))
 
+    async def nominate(self, pod: Pod, node: str | None) -> None:
+        """Nominate the pod of that name for a node."""
+        self.put_pod(replace(self._pods[pod.key], nominated_node=node))
+
+    async def preempt(self, pod: Pod, message: str) -> None:  # noqa: ARG002  # the port's
+        """Remove the pod at once."""
+        await self.evict(pod)
+
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:  # noqa: ARG002  # the port's
         """None: the demo has no Deployments."""
         return None

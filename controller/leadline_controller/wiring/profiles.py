@@ -49,4 +49,5 @@ def scheduling_profile(settings: Settings) -> SchedulingProfile:
         warm_up_s=settings.warm_up_s,
         batch_window_s=settings.batch_window_s,
         suggest_interval_s=settings.suggest_interval_s,
+        preemption=settings.preemption,
     )

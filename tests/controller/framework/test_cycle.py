@@ -199,7 +199,7 @@ def preemption_reason(wanted: Pod, priorities: Mapping[str, int], *filters: Filt
 def test_nodes_that_preemption_might_help_are_mentioned(
     wanted: Pod, priorities: Mapping[str, int], told: int
 ) -> None:
-    sentence = f"; {told} of them run pods of lower priority, but Leadline does not preempt"
+    sentence = f"; {told} of them run pods of lower priority"
     why = preemption_reason(wanted, priorities, resolvable_by_preemption_on("a", "b", "c"))
     assert why == "0 of 3 nodes fit: 3 F0" + (sentence if told else "")
 
@@ -209,8 +209,8 @@ def test_preemption_is_mentioned_only_if_it_resolves_every_filter() -> None:
     why = preemption_reason(
         pod(priority=1), priorities, resolvable_by_preemption_on("a", "b"), only("b", "c")
     )
-    assert why.endswith("; 1 of them run pods of lower priority, but Leadline does not preempt")
-    assert "preempt" not in preemption_reason(pod(priority=1), priorities, only())
+    assert why.endswith("; 1 of them run pods of lower priority")
+    assert "priority" not in preemption_reason(pod(priority=1), priorities, only())
 
 
 def test_an_unresolvable_reason_is_shown_instead_of_counts() -> None:

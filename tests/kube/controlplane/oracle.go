@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -20,6 +21,8 @@ type answer struct {
 	Nodes map[string]map[string]*string `json:"nodes,omitempty"`
 	// Scores are by plugin what it gives to each node that no plugin refuses.
 	Scores map[string]*scores `json:"scores,omitempty"`
+	// Preemption is what DefaultPreemption chooses, if it is asked.
+	Preemption *choice `json:"preemption,omitempty"`
 	// Stored are the objects as an API server would have stored them, which is what was judged.
 	Stored map[string]any `json:"stored,omitempty"`
 	// Error says why there is no verdict.
@@ -27,16 +30,22 @@ type answer struct {
 }
 
 // runOracle answers with kube-scheduler's own plugins, and without an API server, which nodes a
-// pod could go to: one line of JSON for each line, until the input ends.
+// pod could go to: one line of JSON for each line, until the input ends. With --preemption it
+// also answers who would have to make room for a pod that fits nowhere.
 func runOracle(ctx context.Context, args []string) error {
-	if len(args) > 0 {
-		return errors.New("give cases on standard input, and no arguments")
+	if len(args) > 0 && !slices.Equal(args, []string{"--preemption"}) {
+		return errors.New("give cases on standard input, and no argument but --preemption")
 	}
 	metrics.Register()
 	state := newCluster()
 	plugins, err := newJudges(ctx, state)
 	if err != nil {
 		return err
+	}
+	if len(args) > 0 {
+		if plugins.preemptor, err = newPreemptor(ctx, state); err != nil {
+			return err
+		}
 	}
 	input := bufio.NewReaderSize(os.Stdin, 1<<20)
 	output := json.NewEncoder(os.Stdout)
@@ -80,7 +89,9 @@ func judge(ctx context.Context, stored *scene, state *cluster, plugins *judges) 
 	case len(stored.pod.Spec.ResourceClaims) > 0:
 		return nil, errors.New("resource claims are for a plugin that is left out here")
 	}
-	state.show(stored)
+	if err := state.show(stored); err != nil {
+		return nil, err
+	}
 	nodes, err := state.NodeInfos().List()
 	if err != nil {
 		return nil, err
@@ -101,6 +112,11 @@ func judge(ctx context.Context, stored *scene, state *cluster, plugins *judges) 
 		}
 	}
 	found := &answer{Nodes: verdicts, Scores: map[string]*scores{}}
+	if plugins.preemptor != nil {
+		if found.Preemption, err = plugins.preemptor.choose(ctx, stored, nodes); err != nil {
+			return nil, err
+		}
+	}
 	if len(accepted) == 0 {
 		return found, nil
 	}

@@ -18,6 +18,8 @@ type cluster struct {
 	*backend.Snapshot
 	factory   informers.SharedInformerFactory
 	informers map[string]*shownInformer
+	// nominated are pods without a node by the node that is nominated for them.
+	nominated map[string][]fwk.PodInfo
 }
 
 func newCluster() *cluster {
@@ -42,7 +44,7 @@ func newCluster() *cluster {
 
 // show replaces the whole cluster by that of the case, pruned as kube-scheduler prunes its own
 // view: pods that have ended are not watched, and those of unknown nodes are not counted.
-func (c *cluster) show(stored *scene) {
+func (c *cluster) show(stored *scene) error {
 	var nodes []*v1.Node
 	known := sets.New[string]()
 	for _, object := range stored.objects["nodes"] {
@@ -70,6 +72,9 @@ func (c *cluster) show(stored *scene) {
 		}
 	}
 	c.Snapshot = backend.NewSnapshot(residents, nodes)
+	var err error
+	c.nominated, err = nominatedFrom(stored.objects["pods"])
+	return err
 }
 
 var _ fwk.SharedLister = &cluster{}

@@ -31,6 +31,8 @@ type filterPlugin struct {
 type judges struct {
 	filters []filterPlugin
 	scorers []scorePlugin
+	// preemptor is nil unless it is asked for.
+	preemptor *preemptor
 }
 
 // newJudges makes those plugins of kube-scheduler's default profile, with default arguments,

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/pod"
 	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
 	"k8s.io/kubernetes/pkg/registry/core/service"
+	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
 	"k8s.io/kubernetes/pkg/registry/storage/csinode"
 	"k8s.io/kubernetes/pkg/registry/storage/csistoragecapacity"
@@ -54,6 +56,7 @@ var resources = map[string]resource{
 	"csiNodes":               {&storagev1.CSINode{}, csinode.Strategy},
 	"csiDrivers":             {&storagev1.CSIDriver{}, csidriver.Strategy},
 	"csiStorageCapacities":   {&storagev1.CSIStorageCapacity{}, csistoragecapacity.Strategy},
+	"podDisruptionBudgets":   {&policyv1.PodDisruptionBudget{}, poddisruptionbudget.Strategy},
 	"volumeAttachments":      {&storagev1.VolumeAttachment{}, volumeattachment.Strategy},
 }
 

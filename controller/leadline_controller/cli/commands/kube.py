@@ -54,10 +54,19 @@ def kube() -> None:
     is_flag=True,
     help="Also let it annotate pods, for kubernetes.deletion_cost (Kubernetes 1.30 or newer).",
 )
-def manifests(rescheduling: bool, pull_secrets: tuple[str, ...], deletion_cost: bool) -> None:
+@click.option(
+    "--preemption/--no-preemption",
+    default=True,
+    show_default=True,
+    help="Let it delete pods and patch their status, for kubernetes.preemption.",
+)
+def manifests(
+    rescheduling: bool, pull_secrets: tuple[str, ...], deletion_cost: bool, preemption: bool
+) -> None:
     """Print the controller's service account with the least rights that it needs, as YAML."""
     folder = files("leadline_controller.kube") / "manifests"
-    parts = ["rights.yaml", *(["rescheduling.yaml"] if rescheduling else [])]
+    parts = ["rights.yaml", *(["preemption.yaml"] if preemption else [])]
+    parts += ["rescheduling.yaml"] if rescheduling else []
     # A move says which pod of a ReplicaSet goes first.
     parts += ["deletion-cost.yaml"] if deletion_cost or rescheduling else []
     texts = (folder.joinpath(part).read_text("utf-8") for part in parts)

@@ -1,0 +1,209 @@
+"""Which pods must go so that a pod of higher priority fits: the choice of kube-scheduler's plugin
+DefaultPreemption (Kubernetes 1.36), as pure arithmetic over a cluster view.
+
+On each node that might help, all pods of lower priority are taken away. Where the pod then fits,
+they come back one by one, as long as it still fits: first those whose disruption budgets do not
+allow their eviction, and of these the most important ones first. Who cannot come back is a victim.
+The plugin then compares the nodes by their victims.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from random import Random
+
+import numpy as np
+
+from leadline_controller.framework.cycle import (
+    Filter,
+    FilterResult,
+    filtered,
+    helped_by_preemption,
+)
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.resources import DisruptionBudget
+from leadline_controller.framework.selectors import selects
+from leadline_controller.framework.view import Bools, ClusterView
+
+# kube-scheduler's minCandidateNodesAbsolute and minCandidateNodesPercentage. They bound only the
+# nodes that must be looked at one by one.
+_LEAST_CANDIDATES, _LEAST_SHARE = 100, 0.1
+# So that more victims of negative priority are never better than fewer.
+_PRIORITY_OFFSET = 2**31
+
+Placed = tuple[Pod, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that the pod fits without the victims. node: its index. victims: the most important
+    first. violations: how many of them their disruption budgets do not let go."""
+
+    node: int
+    victims: tuple[Pod, ...]
+    violations: int
+
+
+def find_candidates(
+    view: ClusterView,
+    pod: Pod,
+    filters: Mapping[str, Filter],
+    results: Mapping[str, FilterResult],
+    assigned: Iterable[Placed],
+    budgets: Sequence[DisruptionBudget],
+    random: Random,
+) -> list[Candidate]:
+    """The nodes on which victims make room for the pod.
+
+    results: of these filters for this pod and view. assigned: the pods on the view's nodes. Pods
+    that the view counts and that are not among them, such as reserved room, are never victims.
+    random: where to begin, if the nodes must be looked at one by one and are many.
+    """
+    helped = helped_by_preemption(view, pod, results.values())
+    lower: dict[int, list[Pod]] = {}
+    for each, node in assigned:
+        if helped[node] and each.priority < pod.priority:
+            lower.setdefault(node, []).append(each)
+    nodes, local = _worth_a_look(view, pod, filters, lower)
+    search = _Search(view, pod, filters, lower, budgets)
+    if local:
+        return search.among(nodes)
+    begin = random.randrange(len(nodes)) if nodes else 0
+    found: list[Candidate] = []
+    enough = max(_LEAST_CANDIDATES, int(len(view) * _LEAST_SHARE))
+    for node in (*nodes[begin:], *nodes[:begin]):
+        found += search.among([node])
+        if len(found) >= enough and any(each.violations == 0 for each in found):
+            break
+    return found
+
+
+def best_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates that tie for the first place by the plugin's rules: the fewest victims against
+    their budgets; the lowest priority of the most important victim; the lowest sum of priorities;
+    the fewest victims; the most important victims that started last."""
+    left = list(candidates)
+    for rule in (_violations, _highest_priority, _sum_of_priorities, _number, _running_longest):
+        least = min(map(rule, left), default=0)
+        left = [each for each in left if rule(each) == least]
+    return left
+
+
+def _worth_a_look(
+    view: ClusterView, pod: Pod, filters: Mapping[str, Filter], lower: Mapping[int, list[Pod]]
+) -> tuple[list[int], bool]:
+    """The nodes that pass each local filter if all of these pods are gone, and whether all filters
+    are local, so that the nodes can be looked at together."""
+    placed = [(each, node) for node, pods in lower.items() for each in pods]
+    results = filtered(view.without_placements(placed), pod, filters).values()
+    # A filter that preemption can't help looks at no pods.
+    local = [each for each in results if each.is_local or each.resolvable_by_preemption is None]
+    passes = view.table.all()
+    for each in local:
+        passes &= each.passes
+    return sorted(node for node in lower if passes[node]), len(local) == len(results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Looks for victims. lower: node -> its pods of lower priority."""
+
+    view: ClusterView
+    pod: Pod
+    filters: Mapping[str, Filter]
+    lower: Mapping[int, list[Pod]]
+    budgets: Sequence[DisruptionBudget]
+
+    def among(self, nodes: Sequence[int]) -> list[Candidate]:
+        """The candidates among these nodes, whose pods must not matter to each other's results."""
+        gone = {node: list(self.lower[node]) for node in nodes}
+        passes = self._passes(gone)
+        violating: dict[int, list[Pod]] = {}
+        others: dict[int, list[Pod]] = {}
+        for node in nodes:
+            if passes[node]:
+                split = _split_by_budgets(sorted(gone[node], key=_importance), self.budgets)
+                violating[node], others[node] = split
+        victims: dict[int, list[Pod]] = {node: [] for node in violating}
+        for tried in zip_longest(*((*violating[node], *others[node]) for node in victims)):
+            back = {node: each for node, each in zip(victims, tried, strict=True) if each}
+            for node, each in back.items():
+                gone[node].remove(each)
+            passes = self._passes(gone)
+            for node, each in back.items():
+                if not passes[node]:
+                    gone[node].append(each)
+                    victims[node].append(each)
+        return [
+            Candidate(
+                node,
+                tuple(sorted(pods, key=_importance)),
+                sum(each in violating[node] for each in pods),
+            )
+            for node, pods in victims.items()
+            if pods
+        ]
+
+    def _passes(self, gone: Mapping[int, list[Pod]]) -> Bools:
+        """The nodes that the pod fits when these pods are gone, shape (n,)."""
+        view = self.view.without_placements(
+            [(each, node) for node, pods in gone.items() for each in pods]
+        )
+        passes = view.table.all()
+        for result in filtered(view, self.pod, self.filters).values():
+            passes &= result.passes
+        return passes
+
+
+def _importance(pod: Pod) -> tuple[int, float]:
+    """The smaller, the more important: the higher priority, then the longer running one."""
+    return -pod.priority, _started_s(pod)
+
+
+def _started_s(pod: Pod) -> float:
+    return np.inf if pod.started_s is None else pod.started_s
+
+
+def _split_by_budgets(
+    pods: Iterable[Pod], budgets: Sequence[DisruptionBudget]
+) -> tuple[list[Pod], list[Pod]]:
+    """The pods whose eviction would be against a budget if those before them are evicted, and the
+    others. As in kube-scheduler, neither an empty selector nor a pod without labels matches."""
+    allowed = [budget.allowed for budget in budgets]
+    violating, others = list[Pod](), list[Pod]()
+    for pod in pods:
+        is_violating = False
+        for number, budget in enumerate(budgets):
+            if (
+                pod.labels
+                and budget.selector
+                and budget.namespace == pod.namespace
+                and pod.name not in budget.disrupted
+                and selects(budget.selector, pod.labels)
+            ):
+                allowed[number] -= 1
+                is_violating |= allowed[number] < 0
+        (violating if is_violating else others).append(pod)
+    return violating, others
+
+
+def _violations(candidate: Candidate) -> float:
+    return candidate.violations
+
+
+def _highest_priority(candidate: Candidate) -> float:
+    return candidate.victims[0].priority
+
+
+def _sum_of_priorities(candidate: Candidate) -> float:
+    return sum(each.priority + _PRIORITY_OFFSET for each in candidate.victims)
+
+
+def _number(candidate: Candidate) -> float:
+    return len(candidate.victims)
+
+
+def _running_longest(candidate: Candidate) -> float:
+    """Less the later the first of the most important victims started."""
+    highest = candidate.victims[0].priority
+    return -min(_started_s(each) for each in candidate.victims if each.priority == highest)

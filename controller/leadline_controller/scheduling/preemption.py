@@ -1,0 +1,253 @@
+"""Preemption: a pod that fits nowhere has pods of lower priority evicted to make room for it.
+
+The choice of node and victims is that of kube-scheduler (framework/preemption.py). Around it stands
+what keeps evictions from being in vain: pods that are about to end anyway are waited for, and before
+each eviction the cluster is looked at again.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+
+import numpy as np
+
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.cycle import Decision, feasible_nodes, filtered
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
+    Clock,
+    Cluster,
+    ClusterError,
+    ConflictError,
+    Event,
+    NotFoundError,
+)
+from leadline_controller.framework.preemption import (
+    Candidate,
+    Placed,
+    best_candidates,
+    find_candidates,
+)
+from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.scheduling.decision_step import DecisionStep
+
+# Longer than pods take to end by default, 30 s. One that hangs is not waited for any longer.
+ENDING_S = 90.0
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """What is to be done for a pod that fits nowhere. node: for which it is nominated; None takes an
+    earlier nomination back. victims: who is evicted there, the most important first. why: one
+    clause."""
+
+    pod: Pod
+    node: str | None
+    victims: tuple[Pod, ...]
+    why: str
+
+
+class Then(Enum):
+    """What becomes of the pod after a preemption. WAIT: until a cluster event helps it. TRY_AGAIN: at
+    once, as there may be room. BACK_OFF: the victims would not have helped any more."""
+
+    WAIT = auto()
+    TRY_AGAIN = auto()
+    BACK_OFF = auto()
+
+
+class Preemptor:
+    """Plans and carries out preemptions for one scheduler's pods. tell: takes events about pods.
+    scheduler_name: whose nominations it may take back."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: ClusterState,
+        step: DecisionStep,
+        clock: Clock,
+        random: Random,
+        tell: Callable[[Pod, Event], None],
+        scheduler_name: str,
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._step = step
+        self._clock = clock
+        self._random = random
+        self._tell = tell
+        self._scheduler_name = scheduler_name
+        self._evicted: set[str] = set()  # uids of pods that end, though the watch may not show it
+        self._ending_since_s: dict[str, float] = {}
+
+    def plan(self, decision: Decision) -> Preemption | None:
+        """What to do for the pod of this decision, which has no node; None for nothing."""
+        pod = decision.pod
+        view, results, _ = decision.basis()
+        if view is None or not pod.preempts or not (view.assigned_pods.priority < pod.priority).any():
+            return None
+        nominated = self._state.nominated_node(pod.uid)
+        ended, nodes = self._when_pods_end(view, pod)
+        if nodes.size:
+            node = nominated
+            if node is None or view.table.index.get(node) not in nodes:
+                node = view.table.names[self._step.decide_after_preemption(decision, ended, nodes)]
+            return Preemption(pod, node, (), f"it waits for pods on {node} that are ending")
+        at = view.table.index.get(nominated or "")
+        if at is not None and all(each.passes_with_preemption[at] for each in results.values()):
+            ending = sum(each.priority < pod.priority for each in self._preempted_on(nominated))
+            if ending:
+                why = f"it waits for {ending} preempted pods on {nominated}"
+                return Preemption(pod, nominated, (), why)
+        found = best_candidates(
+            find_candidates(
+                view,
+                pod,
+                self._step.filters(),
+                results,
+                self._assigned(view),
+                self._state.budgets() or (),
+                self._random,
+            )
+        )
+        if found:
+            return self._chosen(decision, view, found)
+        if nominated is not None:
+            return Preemption(pod, None, (), "evicting them would not make it fit")
+        return None
+
+    async def carry_out(self, plan: Preemption) -> Then:
+        """Nominate the node and evict the victims, one after the other as long as each is needed.
+        Returns what becomes of the pod. Raises ClusterError."""
+        await self._nominate(plan.pod, plan.node)
+        evicted: list[Pod] = []
+        try:
+            if plan.victims:
+                for other, node in self._state.nominated():
+                    is_ours = other.scheduler_name == self._scheduler_name
+                    if node == plan.node and is_ours and other.priority < plan.pod.priority:
+                        await self._nominate(other, None)
+            for victim in plan.victims:
+                known = self._state.pod(victim.uid)
+                if known is None or known.terminating or victim.uid in self._evicted:
+                    continue
+                view = self._step.view(plan.pod)
+                if not self._is_pending(plan.pod.uid) or self._when_pods_end(view, plan.pod)[1].size:
+                    return Then.TRY_AGAIN
+                if not self._fits_without_victims(view, plan):
+                    return Then.BACK_OFF
+                await self._evict(victim, plan)
+                evicted.append(victim)
+        finally:
+            if evicted:
+                names = _listed(evicted)
+                message = f"{names} on {plan.node} had to end: lower priority than {plan.pod.priority}"
+                self._tell(plan.pod, Event("Normal", "Preempting", message))
+        # Who is gone by now will not wake the pod any more.
+        view = self._step.view(plan.pod)
+        nodes = feasible_nodes(view, filtered(view, plan.pod, self._step.filters()))
+        return Then.TRY_AGAIN if nodes.size else Then.WAIT
+
+    def observe_deleted(self, uid: str) -> None:
+        """The pod with this uid is gone."""
+        self._evicted.discard(uid)
+        self._ending_since_s.pop(uid, None)
+
+    def keep_only(self, uids: set[str]) -> None:
+        """All pods but these are gone."""
+        self._evicted &= uids
+        self._ending_since_s = {u: s for u, s in self._ending_since_s.items() if u in uids}
+
+    async def _nominate(self, pod: Pod, node: str | None) -> None:
+        known = self._state.pod(pod.uid)
+        is_written = known is not None and known.nominated_node == node
+        if is_written and self._state.nominated_node(pod.uid) == node:
+            return
+        self._state.nominate(pod.uid, node)
+        try:
+            await self._cluster.nominate(pod, node)
+        except ClusterError:
+            self._state.withdraw_nomination(pod.uid)
+            raise
+
+    async def _evict(self, victim: Pod, plan: Preemption) -> None:
+        by = f"{plan.pod.key} (priority {plan.pod.priority})"
+        self._evicted.add(victim.uid)
+        try:
+            await self._cluster.preempt(victim, f"{self._scheduler_name}: makes room for {by}")
+        except (NotFoundError, ConflictError):
+            return  # gone, or made again under the same name
+        except ClusterError:
+            self._evicted.discard(victim.uid)  # if it was done, the watch will show it
+            raise
+        message = f"Preempted by {by} on node {plan.node}; this pod has priority {victim.priority}"
+        self._tell(victim, Event("Normal", "Preempted", message))
+
+    def _is_pending(self, uid: str) -> bool:
+        known = self._state.pod(uid)
+        return known is not None and known.is_pending and not self._state.is_assumed(uid)
+
+    def _when_pods_end(self, view: ClusterView, pod: Pod) -> tuple[ClusterView, Ints]:
+        """The view without the pods that are about to end, and the nodes that the pod then fits."""
+        ended = view.without_placements(list(self._ending(view)))
+        return ended, feasible_nodes(ended, filtered(ended, pod, self._step.filters()))
+
+    def _fits_without_victims(self, view: ClusterView, plan: Preemption) -> bool:
+        """Whether the victims still make room: others may have come, and the node may be gone."""
+        at = view.table.index.get(plan.node or "")
+        there = [each for each in plan.victims if self._state.node_of(each.uid) == plan.node]
+        if at is None:
+            return False
+        without = view.without_placements([(each, at) for each in there])
+        return at in feasible_nodes(without, filtered(without, plan.pod, self._step.filters()))
+
+    def _chosen(
+        self, decision: Decision, view: ClusterView, tied: list[Candidate]
+    ) -> Preemption:
+        """Of the nodes that tie by kube-scheduler's rules, the one that the strategy prefers."""
+        chosen = tied[0]
+        if len(tied) > 1:
+            gone = [(each, one.node) for one in tied for each in one.victims]
+            nodes = np.array([one.node for one in tied], dtype=np.int64)
+            at = self._step.decide_after_preemption(
+                decision, view.without_placements(gone), nodes
+            )
+            chosen = next(one for one in tied if one.node == at)
+        node = view.table.names[chosen.node]
+        against = ", against a disruption budget" if chosen.violations else ""
+        why = f"it preempts {_listed(chosen.victims)} on {node}{against}"
+        return Preemption(decision.pod, node, chosen.victims, why)
+
+    def _assigned(self, view: ClusterView) -> Iterator[Placed]:
+        """The unfinished pods on the view's nodes."""
+        index = view.table.index
+        return (
+            (pod, index[node])
+            for pod, node in self._state.pods()
+            if node is not None and node in index and not pod.finished
+        )
+
+    def _ending(self, view: ClusterView) -> Iterator[Placed]:
+        """The pods that are about to be gone from the view's nodes."""
+        now_s = self._clock.now_s()
+        for pod, node in self._assigned(view):
+            if pod.terminating or pod.uid in self._evicted:
+                since_s = self._ending_since_s.setdefault(pod.uid, now_s)
+                if now_s - since_s < ENDING_S:
+                    yield pod, node
+
+    def _preempted_on(self, node: str | None) -> Iterator[Pod]:
+        """The pods on a node that end because they were preempted."""
+        for pod, where in self._state.pods():
+            ends = (pod.terminating and pod.preempted) or pod.uid in self._evicted
+            if where == node and ends and not pod.finished:
+                yield pod
+
+
+def _listed(pods: list[Pod] | tuple[Pod, ...]) -> str:
+    """The pods' names, of many only the first."""
+    names = ", ".join(pod.key for pod in pods[:_SHOWN])
+    more = len(pods) - _SHOWN
+    return f"{names} and {more} more" if more > 0 else names
