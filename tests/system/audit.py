@@ -32,6 +32,10 @@ rules:
   verbs: [create]
   resources:
   - {group: "", resources: [pods]}
+- level: Metadata
+  verbs: [delete]
+  resources:
+  - {group: "", resources: [pods]}
 - level: None
 """
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
@@ -39,9 +43,10 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 @dataclass(frozen=True)
 class AuditedRequest:
-    """A request for a binding, or to read or write the Lease.
+    """A request for a binding, to delete a pod, or to read or write the Lease.
 
-    by: the client's credential. name: the pod, empty for the Lease. to: the node, or the holder.
+    by: the client's credential. name: the pod, empty for the Lease. to: the node, or the holder;
+    empty for a deletion.
     received_s, done_s: by the API server's clock.
     """
 
@@ -68,6 +73,7 @@ class Audit:
         self._lease_writes: list[AuditedRequest] = []
         self._lease_reads: list[AuditedRequest] = []
         self._created: dict[str, float] = {}
+        self._deletions: list[AuditedRequest] = []
 
     def created(self, prefix: str = "") -> dict[str, float]:
         """Pod -> time of its creation, of the pods with this prefix."""
@@ -78,6 +84,11 @@ class Audit:
         """The requests to bind pods with this prefix, in the order of their ends."""
         self._read_new_lines()
         return [write for write in self._bindings if write.name.startswith(prefix)]
+
+    def deletions(self, prefix: str = "") -> list[AuditedRequest]:
+        """The requests to delete one of the pods with this prefix, in the order of their ends."""
+        self._read_new_lines()
+        return [each for each in self._deletions if each.name.startswith(prefix)]
 
     def lease_writes(self) -> list[AuditedRequest]:
         """The writes of the Lease, in the order of their ends."""
@@ -105,7 +116,8 @@ class Audit:
         user = event["user"]
         if not user:
             return  # it ended before it was authenticated, and changed nothing
-        if thing["resource"] == "pods" and "subresource" not in thing:
+        is_deletion = event["verb"] == "delete"
+        if thing["resource"] == "pods" and "subresource" not in thing and not is_deletion:
             # A ReplicaSet leaves the names of its pods to the server.
             self._created[body["metadata"].get("name", "")] = _seconds(event["stageTimestamp"])
             return
@@ -127,6 +139,8 @@ class Audit:
         )
         if event["verb"] == "get":
             self._lease_reads.append(write)
+        elif is_deletion:
+            self._deletions.append(write)
         else:
             (self._lease_writes if is_lease else self._bindings).append(write)
 

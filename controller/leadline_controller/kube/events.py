@@ -118,7 +118,7 @@ class EventSink:
             "eventTime": micro_time(),
             "type": event.type,
             "reason": event.reason,
-            "action": "Binding" if event.type == "Normal" else "Scheduling",
+            "action": _action(event),
             "note": _truncated(event.message),
             "regarding": {
                 "apiVersion": "v1",
@@ -130,6 +130,12 @@ class EventSink:
             "reportingController": COMPONENT,
             "reportingInstance": self._instance,
         }
+
+
+def _action(event: Event) -> str:
+    if event.reason in ("Preempted", "Preempting", "FailedPreemption"):
+        return "Preempting"
+    return "Binding" if event.type == "Normal" else "Scheduling"
 
 
 def _uid(about: Pod | Node) -> str:

@@ -360,6 +360,9 @@ class Scheduler:
             self._tell(preemption.pod, Event("Warning", "FailedPreemption", str(error)))
         except ClusterError as error:
             log.warning("preemption for %s: %s", preemption.pod.key, error)
+        if self._state.nominated_node(uid) is None:
+            # Other pods may have been waiting for room that is kept no longer.
+            self.requeue(ClusterEvent.RESOURCES_FREED)
         now_s = self._clock.now_s()
         if then is Then.WAIT:
             self._queue.mark_unschedulable(uid, now_s, decision.requeue_on)
@@ -368,9 +371,6 @@ class Scheduler:
             self._queue.release(uid, now_s)
         else:
             self._queue.failed(uid, now_s)
-        # Pods of lower priority may have been waiting for room that is kept no longer.
-        if preemption.node is None:
-            self.requeue(ClusterEvent.RESOURCES_FREED)
         self._changed.set()
 
     def _tell(self, pod: Pod, event: Event) -> None:

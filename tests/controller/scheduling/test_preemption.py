@@ -31,6 +31,7 @@ class PreemptedCluster(CountingCluster):
         self.preempted: Counter[str] = Counter()
         self.nominations: list[tuple[str, str | None]] = []
         self.at_nomination: Callable[[], Awaitable[None]] | None = None
+        self.after_eviction: Callable[[], Awaitable[None]] | None = None
         self.errors: list[ClusterError] = []
 
     async def nominate(self, pod: Pod, node: str | None) -> None:
@@ -45,6 +46,8 @@ class PreemptedCluster(CountingCluster):
             raise self.errors.pop()
         await super().preempt(pod, message)
         self.preempted[pod.name] += 1
+        if self.after_eviction is not None:
+            await self.after_eviction()
 
     def end(self) -> None:
         """All pods that are terminating end."""
@@ -220,15 +223,12 @@ async def test_the_last_victims_stay_if_the_first_were_enough() -> None:
     """The node grows between the two evictions."""
     harness = started(nodes=[node("n1")], pods=[low("a", "n1", 2000), low("b", "n1", 2000)])
     cluster = cluster_of(harness)
-    plain = PreemptedCluster.preempt
 
-    class Growing(PreemptedCluster):
-        async def preempt(self, pod: Pod, message: str) -> None:
-            await plain(self, pod, message)
-            self.put_node(node("n1", cpu=6000))
-            await the_watch_shows_it()
+    async def node_grows() -> None:
+        cluster.put_node(node("n1", cpu=6000))
+        await the_watch_shows_it()
 
-    cluster.__class__ = Growing
+    cluster.after_eviction = node_grows
     async with harness.running():
         cluster.put_pod(pod("p", 4000, priority=HIGH))
         await harness.clock.advance(0)
