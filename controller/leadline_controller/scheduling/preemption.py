@@ -86,9 +86,11 @@ class Preemptor:
         """What to do for the pod of this decision, which has no node; None for nothing."""
         pod = decision.pod
         view, results, _ = decision.basis()
-        if view is None or not pod.preempts or not (view.assigned_pods.priority < pod.priority).any():
-            return None
         nominated = self._state.nominated_node(pod.uid)
+        if view is None or not pod.preempts:
+            return None
+        if nominated is None and not (view.assigned_pods.priority < pod.priority).any():
+            return None
         ended, nodes = self._when_pods_end(view, pod)
         if nodes.size:
             node = nominated
@@ -179,7 +181,7 @@ class Preemptor:
             await self._cluster.preempt(victim, f"{self._scheduler_name}: makes room for {by}")
         except (NotFoundError, ConflictError):
             return  # gone, or made again under the same name
-        except ClusterError:
+        except BaseException:
             self._evicted.discard(victim.uid)  # if it was done, the watch will show it
             raise
         message = f"Preempted by {by} on node {plan.node}; this pod has priority {victim.priority}"
