@@ -12,6 +12,8 @@ _STABLE = 12
 
 def draw_full_nodes(draft: Draft) -> None:
     """Draw nodes that the pods on them nearly fill, and a pod that finds no room."""
+    if any(each["metadata"]["name"].startswith("f") for each in draft.pods):
+        return
     sizes = ("250m", "500m", "1")
     for each in draft.nodes:
         amounts = {"cpu": draft.random.choice(("2", "3", "4")), "memory": "8Gi"}
@@ -37,7 +39,8 @@ def draw_spread(draft: Draft) -> None:
     """Draw constraints that hold of few nodes, over pods like the one to schedule."""
     constraints = []
     for key in draft.random.sample((ZONE, HOST), draft.random.choice((1, 2))):
-        wanted = selector(draft) if draft.chance(0.5) else {"matchLabels": {"app": "web"}}
+        # Of an empty selector the plugin counts no pods, but those that it takes away or adds.
+        wanted = (selector(draft) if draft.chance(0.5) else None) or {"matchLabels": {"app": "web"}}
         constraint: Object = {
             "maxSkew": 1,
             "topologyKey": key,
@@ -54,22 +57,44 @@ def draw_spread(draft: Draft) -> None:
 
 def draw_priorities(draft: Draft) -> None:
     """Draw the priorities of all pods, since when they run, budgets, and pods that wait for room."""
+    _make_possible(draft)
     draft.pod["spec"]["priority"] = draft.random.choice((5, 15, 15, 100, 100))
     if draft.chance(0.03):
         draft.pod["spec"]["preemptionPolicy"] = "Never"
-    on_node: dict[str, int] = {}
+    latest = draft.random.choice((0, 5))
     for number, resident in enumerate(draft.pods):
         resident["spec"]["priority"] = draft.random.choice(PRIORITIES)
-        name = resident["spec"]["nodeName"]
-        on_node[name] = on_node.get(name, 0) + 1
-        alike = len(draft.pods) <= _STABLE
-        minute = draft.random.randint(0, 5) if alike else number
+        may_tie = len(draft.pods) <= _STABLE
+        minute = draft.random.randint(0, latest) if may_tie else number
         resident.setdefault("status", {})["startTime"] = f"2026-01-01T00:{minute:02}:00Z"
     for number in range(draft.random.choice((0, 0, 1, 2, 3))):
         _draw_budget(draft, number)
     if draft.chance(0.3):
         for number in range(draft.random.choice((1, 2))):
             _draw_nominated(draft, number)
+
+
+def _make_possible(draft: Draft) -> None:
+    """Take away what no cluster has, and what the plugin does not count exactly while it takes pods
+    away: one port or one exclusive claim of two pods, and ending pods among those to spread."""
+    taken: set[tuple[str, int, str]] = set()
+    claimed = False
+    for resident in draft.pods:
+        name = resident["spec"]["nodeName"]
+        for container in resident["spec"]["containers"]:
+            free = []
+            for port in container.get("ports", ()):
+                held = (name, port["hostPort"], port["protocol"])
+                free += [] if held in taken else [port]
+                taken.add(held)
+            if "ports" in container:
+                container["ports"] = free
+        volumes = resident["spec"].get("volumes", [])
+        if claimed:
+            volumes[:] = [each for each in volumes if each["name"] != "alone"]
+        claimed |= any(each["name"] == "alone" for each in volumes)
+        if "topologySpreadConstraints" in draft.pod["spec"]:
+            resident["metadata"].pop("deletionTimestamp", None)
 
 
 def _draw_budget(draft: Draft, number: int) -> None:

@@ -50,10 +50,14 @@ def made_preempting(seed: int, theme: str) -> Object:
     nodes, and pods of lower priority are in the way."""
     draft = Draft(Random(f"preempting {theme}/{seed}"))
     draw_nodes(draft)
+    # The fewer there are, the more often a pod fits none of them.
+    del draft.nodes[draft.random.choice((1, 2, 3, 5)) :]
     draw_residents(draft, crowded=True)
     PREEMPTION[theme](draft)
     if draft.chance(0.25):
-        PREEMPTION[draft.random.choice(sorted(PREEMPTION))](draft)
+        other = draft.random.choice([name for name in PREEMPTION if name != theme])
+        if not (other in _VOLUMES and theme in _VOLUMES):
+            PREEMPTION[other](draft)
     draw_preemption.draw_priorities(draft)
     return draft.case()
 
