@@ -177,10 +177,11 @@ class Settings:
     profiles: the file of services' execution times, which may be missing. networks: where boards
     may be probed, besides the addresses of their node objects. standalone: whether to place the
     pods of `scheduler_name`. deletion_cost: whether to annotate replicas of services that have a
-    response time. preemption: whether to evict pods for one of higher priority. extender: None if kube-scheduler does not use one. keda: None if KEDA does not
-    ask. metrics: None if Prometheus does not ask. health: None if kubelet does not ask. publish:
-    None if the broker never had states of boards. web: None without a map. rescheduling: when
-    running pods are moved. decisions: the database; in memory, unless `load` made the settings.
+    response time. preemption: whether to evict pods for one of higher priority. extender: None if
+    kube-scheduler does not use one. keda: None if KEDA does not ask. metrics: None if Prometheus
+    does not ask. health: None if kubelet does not ask. publish: None if the broker never had states
+    of boards. web: None without a map. rescheduling: when running pods are moved. decisions: the
+    database; in memory, unless `load` made the settings.
     images: how registries are asked.
     """
 

@@ -43,7 +43,7 @@ def ours_of(case: Object, state: ClusterState) -> tuple[Choice, set[str]]:
     placed = [
         (each, view.table.index[node])
         for each, node in state.pods()
-        if node in view.table.index and not each.finished
+        if node is not None and node in view.table.index and not each.finished
     ]
     budgets = state.budgets() or []
     found = find_candidates(view, pod, FILTERS, results, placed, budgets, Random(1))
@@ -111,8 +111,9 @@ def compared(oracle: Oracle, count: int, start: int = 0) -> PreemptionTally:
             try:
                 judged = oracle.judge(made_preempting(seed, theme))
             except OracleError as error:
-                # A claim of another pod: kube-scheduler gives up, and preempts nobody.
-                assert _GIVES_UP in str(error)
+                if _GIVES_UP not in str(error):
+                    raise
+                # A claim of another pod: kube-scheduler preempts nobody.
                 tally.given_up[theme] += 1
                 continue
             assert judged.preemption is not None

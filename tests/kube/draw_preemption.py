@@ -56,7 +56,7 @@ def draw_spread(draft: Draft) -> None:
 
 
 def draw_priorities(draft: Draft) -> None:
-    """Draw the priorities of all pods, since when they run, budgets, and pods that wait for room."""
+    """Draw the priorities of pods, since when they run, budgets, and pods that wait for room."""
     _make_possible(draft)
     draft.pod["spec"]["priority"] = draft.random.choice((5, 15, 15, 100, 100))
     if draft.chance(0.03):

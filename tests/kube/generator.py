@@ -46,8 +46,8 @@ PREFERENCES: Mapping[str, Callable[[Draft], None]] = {
 
 
 def made_preempting(seed: int, theme: str) -> Object:
-    """Return the case of this seed, in which the predicate `theme` is mainly what keeps the pod from
-    nodes, and pods of lower priority are in the way."""
+    """Return the case of this seed, in which the predicate `theme` is mainly what keeps the pod
+    from nodes, and pods of lower priority are in the way."""
     draft = Draft(Random(f"preempting {theme}/{seed}"))
     draw_nodes(draft)
     # The fewer there are, the more often a pod fits none of them.

@@ -7,9 +7,9 @@ much the pod prefers each.
 A case is a dict with the Kubernetes object `pod`, which asks for a place, and lists of objects
 as `nodes`, `pods` (residents, with their spec.nodeName), `namespaces`, `services`, `replicaSets`,
 `statefulSets`, `replicationControllers`, `pvcs`, `pvs`, `storageClasses`, `csiNodes`, `csiDrivers`,
-`csiStorageCapacities`, `volumeAttachments` and `podDisruptionBudgets`. The objects are written as for an API server:
-defaults are filled in, what is not valid is an error, but a status that is given counts, and the
-namespaces that pods name need not be listed.
+`csiStorageCapacities`, `volumeAttachments` and `podDisruptionBudgets`. The objects are written as
+for an API server: defaults are filled in, what is not valid is an error, but a status that is given
+counts, and the namespaces that pods name need not be listed.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Oracle:
     def __init__(
         self, environ: Mapping[str, str] = os.environ, *, preemption: bool = False
     ) -> None:
-        """Choose the environment in which to look for Go and the cache of what it built, and whether
-        to ask DefaultPreemption, too."""
+        """Choose the environment in which to look for Go and the cache of what it built, and
+        whether to ask DefaultPreemption, too."""
         self._environ = environ
         self._options = ["--preemption"] if preemption else []
         self._cleanup = ExitStack()

@@ -31,9 +31,7 @@ def test_each_candidate_has_the_plugins_victims_and_the_choice_is_one_of_its_bes
 
 
 @pytest.mark.parametrize("theme", PREEMPTION)
-def test_preemption_helps_in_cases_about_each_predicate(
-    tally: PreemptionTally, theme: str
-) -> None:
+def test_preemption_helps_in_cases_about_each_predicate(tally: PreemptionTally, theme: str) -> None:
     assert tally.helped[theme] >= LEAST
 
 

@@ -141,7 +141,7 @@ class MemoryCluster(DemoCluster):
         """Nominate exactly this pod. Raises ClusterError."""
         self.put_pod(replace(self._found(pod), nominated_node=node))
 
-    async def preempt(self, pod: Pod, message: str) -> None:  # noqa: ARG002  # nobody reads it here
+    async def preempt(self, pod: Pod, message: str) -> None:  # nobody reads it here
         """Delete exactly this pod, whatever its budgets say. It terminates until it is removed; one
         that is not bound goes at once."""
         current = self._found(pod)

@@ -4,7 +4,7 @@ They are in the pods' status, so whoever leads next knows them. What this contro
 nominated counts at once, until the watch shows it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from leadline_controller.framework.model import Pod
 
@@ -33,6 +33,14 @@ class Nominations:
     def withdraw(self, uid: str) -> None:
         """What was made is not to be: what the watch shows counts again."""
         self._made.pop(uid, None)
+
+    def observe_all(self, pods: Iterable[Pod]) -> None:
+        """The watch shows these pods and no others."""
+        seen = list(pods)
+        for uid in {*self._shown, *self._made} - {pod.uid for pod in seen}:
+            self.forget(uid)
+        for pod in seen:
+            self.observe(pod)
 
     def observe(self, pod: Pod) -> None:
         """The watch shows this pod."""

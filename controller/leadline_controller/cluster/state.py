@@ -182,10 +182,7 @@ class ClusterState:
                 self._occupancy = Occupancy(self._table, self._occupancy)
                 self._resources.replace_all(resources)
                 self._reservations.keep_own(self._pods)
-                for uid in [uid for uid, _ in self._nominations if uid not in self._pods]:
-                    self._nominations.forget(uid)
-                for pod in pods:
-                    self._nominations.observe(pod)
+                self._nominations.observe_all(pods)
                 return ANY_EVENT
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
@@ -200,18 +197,15 @@ class ClusterState:
                 self.images.node_deleted(name)
                 return ClusterEvent.NODE_DELETED if known else NO_EVENT
             case PodChanged(pod):
-                kept_on = self._nominations.of(pod.uid)
-                self._nominations.observe(pod)
-                is_free = kept_on not in (None, self._nominations.of(pod.uid), pod.node_name)
-                return self._pod_changed(pod) | (_ROOM if is_free else NO_EVENT)
+                return self._pod_changed(pod)
             case PodDeleted(pod):
-                was_nominated = self._nominations.of(pod.uid) is not None
-                self._nominations.forget(pod.uid)
                 counted = self._counted(pod.uid)
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
                 self._resources.forget(pod.uid)
-                had_room = self._reservations.remove_own(pod.uid) or was_nominated
+                had_room = self._nominations.of(pod.uid) is not None
+                self._nominations.forget(pod.uid)
+                had_room |= self._reservations.remove_own(pod.uid)
                 kept = _ROOM if had_room else NO_EVENT
                 return kept | (queueing_hints.pod_removed(counted) if counted else NO_EVENT)
             case ResourceChanged(resource):
@@ -305,9 +299,7 @@ class ClusterState:
             storage=self._resources.storage(),
             images=self.images.table(table),
             nominated=tuple(
-                (each, table.index[node])
-                for each, node in self.nominated()
-                if node in table.index
+                (each, table.index[node]) for each, node in self.nominated() if node in table.index
             ),
         )
         return self._reservations.apply(view, pod)
@@ -329,6 +321,8 @@ class ClusterState:
         return pod
 
     def _pod_changed(self, pod: Pod) -> ClusterEvent:
+        kept_on = self._nominations.of(pod.uid)
+        self._nominations.observe(pod)
         before, shown = self._counted(pod.uid), self._pods.get(pod.uid)
         node = self._node_of(before) if before else None
         self._replace(pod.uid, pod)
@@ -338,6 +332,8 @@ class ClusterState:
             event = queueing_hints.pod_changed(before, after)
         elif before:
             event = queueing_hints.pod_removed(before)
+        if kept_on not in (None, self._nominations.of(pod.uid), pod.node_name):
+            event |= _ROOM
         # An assumption is no event yet: the binding may still fail.
         if after and after.node_name != (shown.node_name if shown else None):
             event |= queueing_hints.pod_assigned(after)

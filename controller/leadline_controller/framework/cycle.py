@@ -302,9 +302,7 @@ def caveats(
     return "".join(f"; {caveat}" for caveat in found if caveat)
 
 
-def filtered(
-    view: ClusterView, pod: Pod, filters: Mapping[str, Filter]
-) -> dict[str, FilterResult]:
+def filtered(view: ClusterView, pod: Pod, filters: Mapping[str, Filter]) -> dict[str, FilterResult]:
     """Run these filters. As in kube-scheduler, a node for which other pods of at least the pod's
     priority are nominated must pass with them and without them: they may come, or go elsewhere."""
     results = {name: run(view, pod) for name, run in filters.items()}

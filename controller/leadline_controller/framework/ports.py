@@ -277,9 +277,9 @@ class Cluster(Protocol):
         ...
 
     async def preempt(self, pod: Pod, message: str) -> None:
-        """Say in the status of exactly this pod (by uid) that it is preempted, and delete it. It ends
-        gracefully; disruption budgets do not hold it. Raises NotFoundError and ConflictError if it
-        is gone already, and other ClusterErrors."""
+        """Say in the status of exactly this pod (by uid) that it is preempted, and delete it. It
+        ends gracefully; disruption budgets do not hold it. Raises NotFoundError and ConflictError
+        if it is gone already, and other ClusterErrors."""
         ...
 
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:

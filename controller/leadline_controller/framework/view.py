@@ -5,7 +5,7 @@ Every array has one entry for each node, in the order of `ClusterView.nodes`. An
 measurement is NaN, never zero.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -400,11 +400,7 @@ class ClusterView:
             if pod.annotations.bandwidth_mbps:
                 bandwidth[node] = max(bandwidth[node] - pod.annotations.bandwidth_mbps, 0.0)
             if pod.host_ports:
-                left = list(ports.get(node, ()))
-                for port in pod.host_ports:
-                    if port in left:
-                        left.remove(port)
-                ports[node] = tuple(left)
+                ports[node] = _without(ports.get(node, ()), pod.host_ports)
             if pod.claims or pod.disks:
                 mounts[node] = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
         return replace(
@@ -415,6 +411,14 @@ class ClusterView:
             assigned_pods=self.assigned_pods.without(placed),
             mounts=mounts,
         )
+
+
+def _without(held: Iterable[HostPort], freed: Iterable[HostPort]) -> tuple[HostPort, ...]:
+    left = list(held)
+    for port in freed:
+        if port in left:
+            left.remove(port)
+    return tuple(left)
 
 
 def beyond_requests(pod: Pod, charge: Mapping[str, int] | None) -> Mapping[str, int]:

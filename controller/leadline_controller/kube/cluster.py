@@ -136,8 +136,8 @@ class KubeCluster:
         await self._patch_pod(pod, "/status", {"status": {"nominatedNodeName": node}})
 
     async def preempt(self, pod: Pod, message: str) -> None:
-        """Delete exactly this pod, as kube-scheduler does; see framework.ports.Cluster. The condition
-        comes first, so that whoever sees the pod end sees why."""
+        """Delete exactly this pod, as kube-scheduler does; see framework.ports.Cluster. The
+        condition comes first, so that whoever sees the pod end sees why."""
         condition = {"type": "DisruptionTarget", "status": "True", "reason": PREEMPTED}
         condition |= {"message": message, "lastTransitionTime": _seconds()}
         await self._patch_pod(pod, "/status", {"status": {"conditions": [condition]}}, by_name=True)

@@ -1,8 +1,8 @@
 """Preemption: a pod that fits nowhere has pods of lower priority evicted to make room for it.
 
 The choice of node and victims is that of kube-scheduler (framework/preemption.py). Around it stands
-what keeps evictions from being in vain: pods that are about to end anyway are waited for, and before
-each eviction the cluster is looked at again.
+what keeps evictions from being in vain: pods that are about to end anyway are waited for, and
+before each eviction the cluster is looked at again.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ from leadline_controller.framework.ports import (
     ConflictError,
     Event,
     NotFoundError,
+    UnavailableError,
 )
 from leadline_controller.framework.preemption import (
     Candidate,
@@ -34,13 +35,15 @@ from leadline_controller.scheduling.decision_step import DecisionStep
 
 # Longer than pods take to end by default, 30 s. One that hangs is not waited for any longer.
 ENDING_S = 90.0
+# How long the watch may take to show an eviction whose answer was lost.
+_IN_DOUBT_S = 1.0
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """What is to be done for a pod that fits nowhere. node: for which it is nominated; None takes an
-    earlier nomination back. victims: who is evicted there, the most important first. why: one
+    """What is to be done for a pod that fits nowhere. node: for which it is nominated; None takes
+    an earlier nomination back. victims: who is evicted there, the most important first. why: one
     clause."""
 
     pod: Pod
@@ -50,8 +53,8 @@ class Preemption:
 
 
 class Then(Enum):
-    """What becomes of the pod after a preemption. WAIT: until a cluster event helps it. TRY_AGAIN: at
-    once, as there may be room. BACK_OFF: the victims would not have helped any more."""
+    """What becomes of the pod after a preemption. WAIT: until a cluster event helps it. TRY_AGAIN:
+    at once, as there may be room. BACK_OFF: the victims would not have helped any more."""
 
     WAIT = auto()
     TRY_AGAIN = auto()
@@ -79,7 +82,8 @@ class Preemptor:
         self._random = random
         self._tell = tell
         self._scheduler_name = scheduler_name
-        self._evicted: set[str] = set()  # uids of pods that end, though the watch may not show it
+        # By uid, the pods that end though the watch may not show it; and until when that counts.
+        self._evicted: dict[str, float] = {}
         self._ending_since_s: dict[str, float] = {}
 
     def plan(self, decision: Decision) -> Preemption | None:
@@ -133,10 +137,13 @@ class Preemptor:
                         await self._nominate(other, None)
             for victim in plan.victims:
                 known = self._state.pod(victim.uid)
-                if known is None or known.terminating or victim.uid in self._evicted:
+                if known is None or known.terminating or self._is_evicted(victim.uid):
                     continue
                 view = self._step.view(plan.pod)
-                if not self._is_pending(plan.pod.uid) or self._when_pods_end(view, plan.pod)[1].size:
+                if (
+                    not self._is_pending(plan.pod.uid)
+                    or self._when_pods_end(view, plan.pod)[1].size
+                ):
                     return Then.TRY_AGAIN
                 if not self._fits_without_victims(view, plan):
                     return Then.BACK_OFF
@@ -145,21 +152,26 @@ class Preemptor:
         finally:
             if evicted:
                 names = _listed(evicted)
-                message = f"{names} on {plan.node} had to end: lower priority than {plan.pod.priority}"
+                message = (
+                    f"{names} on {plan.node} had to end: lower priority than {plan.pod.priority}"
+                )
                 self._tell(plan.pod, Event("Normal", "Preempting", message))
         # Who is gone by now will not wake the pod any more.
         view = self._step.view(plan.pod)
         nodes = feasible_nodes(view, filtered(view, plan.pod, self._step.filters()))
-        return Then.TRY_AGAIN if nodes.size else Then.WAIT
+        if nodes.size:
+            return Then.TRY_AGAIN
+        in_doubt = any(self._clock.now_s() < until_s < np.inf for until_s in self._evicted.values())
+        return Then.BACK_OFF if in_doubt else Then.WAIT
 
     def observe_deleted(self, uid: str) -> None:
         """The pod with this uid is gone."""
-        self._evicted.discard(uid)
+        self._evicted.pop(uid, None)
         self._ending_since_s.pop(uid, None)
 
     def keep_only(self, uids: set[str]) -> None:
         """All pods but these are gone."""
-        self._evicted &= uids
+        self._evicted = {u: s for u, s in self._evicted.items() if u in uids}
         self._ending_since_s = {u: s for u, s in self._ending_since_s.items() if u in uids}
 
     async def _nominate(self, pod: Pod, node: str | None) -> None:
@@ -176,16 +188,22 @@ class Preemptor:
 
     async def _evict(self, victim: Pod, plan: Preemption) -> None:
         by = f"{plan.pod.key} (priority {plan.pod.priority})"
-        self._evicted.add(victim.uid)
+        self._evicted[victim.uid] = np.inf
         try:
             await self._cluster.preempt(victim, f"{self._scheduler_name}: makes room for {by}")
         except (NotFoundError, ConflictError):
             return  # gone, or made again under the same name
+        except UnavailableError:
+            self._evicted[victim.uid] = self._clock.now_s() + _IN_DOUBT_S
+            raise
         except BaseException:
-            self._evicted.discard(victim.uid)  # if it was done, the watch will show it
+            del self._evicted[victim.uid]
             raise
         message = f"Preempted by {by} on node {plan.node}; this pod has priority {victim.priority}"
         self._tell(victim, Event("Normal", "Preempted", message))
+
+    def _is_evicted(self, uid: str) -> bool:
+        return self._clock.now_s() < self._evicted.get(uid, -np.inf)
 
     def _is_pending(self, uid: str) -> bool:
         known = self._state.pod(uid)
@@ -205,17 +223,13 @@ class Preemptor:
         without = view.without_placements([(each, at) for each in there])
         return at in feasible_nodes(without, filtered(without, plan.pod, self._step.filters()))
 
-    def _chosen(
-        self, decision: Decision, view: ClusterView, tied: list[Candidate]
-    ) -> Preemption:
+    def _chosen(self, decision: Decision, view: ClusterView, tied: list[Candidate]) -> Preemption:
         """Of the nodes that tie by kube-scheduler's rules, the one that the strategy prefers."""
         chosen = tied[0]
         if len(tied) > 1:
             gone = [(each, one.node) for one in tied for each in one.victims]
             nodes = np.array([one.node for one in tied], dtype=np.int64)
-            at = self._step.decide_after_preemption(
-                decision, view.without_placements(gone), nodes
-            )
+            at = self._step.decide_after_preemption(decision, view.without_placements(gone), nodes)
             chosen = next(one for one in tied if one.node == at)
         node = view.table.names[chosen.node]
         against = ", against a disruption budget" if chosen.violations else ""
@@ -235,7 +249,7 @@ class Preemptor:
         """The pods that are about to be gone from the view's nodes."""
         now_s = self._clock.now_s()
         for pod, node in self._assigned(view):
-            if pod.terminating or pod.uid in self._evicted:
+            if pod.terminating or self._is_evicted(pod.uid):
                 since_s = self._ending_since_s.setdefault(pod.uid, now_s)
                 if now_s - since_s < ENDING_S:
                     yield pod, node
@@ -243,7 +257,7 @@ class Preemptor:
     def _preempted_on(self, node: str | None) -> Iterator[Pod]:
         """The pods on a node that end because they were preempted."""
         for pod, where in self._state.pods():
-            ends = (pod.terminating and pod.preempted) or pod.uid in self._evicted
+            ends = (pod.terminating and pod.preempted) or self._is_evicted(pod.uid)
             if where == node and ends and not pod.finished:
                 yield pod
 

@@ -113,9 +113,7 @@ def test_a_budget_is_only_preferred() -> None:
     pods = [resident(f"web-{i}", "a", started=i, labels={"app": "web"}) for i in (1, 2)]
     budget = DisruptionBudget("default", "web", WEB, 1)
     # The newer one is beyond what the budget allows once the older one is gone.
-    assert candidates(preemptor("2"), pods, [budget], names="a") == {
-        "a": (["web-1", "web-2"], 1)
-    }
+    assert candidates(preemptor("2"), pods, [budget], names="a") == {"a": (["web-1", "web-2"], 1)}
     counted = DisruptionBudget("default", "web", WEB, 1, frozenset({"web-1"}))
     assert candidates(preemptor("2"), pods, [counted], names="a")["a"][1] == 0
 
@@ -152,9 +150,7 @@ def test_room_for_a_nominated_pod_of_equal_priority_is_no_room() -> None:
         assert [each.node for each in found] == nodes
 
 
-def candidate(
-    number: int, *victims: tuple[int, int], violations: int = 0
-) -> Candidate:
+def candidate(number: int, *victims: tuple[int, int], violations: int = 0) -> Candidate:
     """Of victims as (priority, started)."""
     pods = [resident(f"v{i}", "a", p, started=s) for i, (p, s) in enumerate(victims)]
     return Candidate(number, tuple(pods), violations)

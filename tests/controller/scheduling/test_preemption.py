@@ -116,10 +116,10 @@ async def test_the_decision_says_whom_it_preempts() -> None:
 
 
 async def test_nobody_is_preempted_if_it_is_off_or_the_pod_may_not() -> None:
-    for profile, fields in (({"preemption": False}, {}), ({}, {"preempts": False})):
-        harness = started(**profile)
+    for is_on, may in ((False, True), (True, False)):
+        harness = started(preemption=is_on)
         async with harness.running():
-            harness.cluster.put_pod(pod("p", priority=HIGH, **fields))
+            harness.cluster.put_pod(pod("p", priority=HIGH, preempts=may))
             await harness.clock.advance(LONGEST_UNSCHEDULABLE_S)
         assert not cluster_of(harness).preempted
         assert not cluster_of(harness).nominations

@@ -17,7 +17,7 @@ from leadline_controller.framework.ports import ClusterChange, UnavailableError
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 from tests.support.manual_clock import ManualClock
 
-SEEDS = range(30)
+SEEDS = range(15)
 STEPS = 60
 NODES = 4
 CORES = 4000
