@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tests.kube.draft import HOST, NAMESPACES, ZONE, Draft, selector
 from tests.kube.objects import Object, pod
 
@@ -61,10 +63,12 @@ def draw_priorities(draft: Draft) -> None:
     draft.pod["spec"]["priority"] = draft.random.choice((5, 15, 15, 100, 100))
     if draft.chance(0.03):
         draft.pod["spec"]["preemptionPolicy"] = "Never"
+    priorities = draft.random.choice((PRIORITIES, PRIORITIES, (0,)))
     latest = draft.random.choice((0, 5))
+    crowd = Counter(each["spec"]["nodeName"] for each in draft.pods)
     for number, resident in enumerate(draft.pods):
-        resident["spec"]["priority"] = draft.random.choice(PRIORITIES)
-        may_tie = len(draft.pods) <= _STABLE
+        resident["spec"]["priority"] = draft.random.choice(priorities)
+        may_tie = crowd[resident["spec"]["nodeName"]] <= _STABLE
         minute = draft.random.randint(0, latest) if may_tie else number
         resident.setdefault("status", {})["startTime"] = f"2026-01-01T00:{minute:02}:00Z"
     for number in range(draft.random.choice((0, 0, 1, 2, 3))):

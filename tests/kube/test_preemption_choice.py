@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 CASES = 300
 # Of the cases about a predicate, preemption helps in at least so many.
 LEAST = 20
+LEAST_TIES = 10
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_preemption_helps_in_cases_about_each_predicate(tally: PreemptionTally, 
 
 def test_budgets_and_ties_are_met(tally: PreemptionTally) -> None:
     assert sum(tally.violating.values()) >= LEAST
-    assert sum(tally.ties.values()) >= LEAST
+    assert sum(tally.ties.values()) >= LEAST_TIES
 
 
 def test_a_seed_reproduces_its_case() -> None:
