@@ -116,24 +116,27 @@ class _Search:
 
     def among(self, nodes: Sequence[int]) -> list[Candidate]:
         """The candidates among these nodes, whose pods must not matter to each other's results."""
-        gone = {node: list(self.lower[node]) for node in nodes}
-        passes = self._passes(gone)
+        view = self.view.without_placements(
+            [(each, node) for node in nodes for each in self.lower[node]]
+        )
+        passes = self._passes(view)
         violating: dict[int, list[Pod]] = {}
         others: dict[int, list[Pod]] = {}
         for node in nodes:
             if passes[node]:
-                split = _split_by_budgets(sorted(gone[node], key=_importance), self.budgets)
+                pods = sorted(self.lower[node], key=_importance)
+                split = _split_by_budgets(pods, self.budgets)
                 violating[node], others[node] = split
         victims: dict[int, list[Pod]] = {node: [] for node in violating}
         for tried in zip_longest(*((*violating[node], *others[node]) for node in victims)):
-            back = {node: each for node, each in zip(victims, tried, strict=True) if each}
-            for node, each in back.items():
-                gone[node].remove(each)
-            passes = self._passes(gone)
-            for node, each in back.items():
+            back = [(each, node) for node, each in zip(victims, tried, strict=True) if each]
+            more = view.with_assigned(back)
+            passes = self._passes(more)
+            for each, node in back:
                 if not passes[node]:
-                    gone[node].append(each)
                     victims[node].append(each)
+            stay = [placed for placed in back if passes[placed[1]]]
+            view = more if len(stay) == len(back) else view.with_assigned(stay)
         return [
             Candidate(
                 node,
@@ -144,11 +147,8 @@ class _Search:
             if pods
         ]
 
-    def _passes(self, gone: Mapping[int, list[Pod]]) -> Bools:
-        """The nodes that the pod fits when these pods are gone, shape (n,)."""
-        view = self.view.without_placements(
-            [(each, node) for node, pods in gone.items() for each in pods]
-        )
+    def _passes(self, view: ClusterView) -> Bools:
+        """The nodes that the pod fits, shape (n,)."""
         passes = view.table.all()
         for result in filtered(view, self.pod, self.filters).values():
             passes &= result.passes

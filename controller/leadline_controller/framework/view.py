@@ -383,32 +383,37 @@ class ClusterView:
 
     def without_placements(self, placed: Sequence[tuple[Pod, int]]) -> "ClusterView":
         """The view without these pods, each with the index of its node. `placed_in_run` stays."""
-        requested = dict(self.requested)
-        changed: set[str] = set()
-        bandwidth = self.bandwidth_requested_mbps
-        if any(pod.annotations.bandwidth_mbps for pod, _ in placed):
-            bandwidth = bandwidth.copy()
+        return self._counting(placed, -1, self.assigned_pods.without(placed))
+
+    def with_assigned(self, placed: Sequence[tuple[Pod, int]]) -> "ClusterView":
+        """The view with these pods, each with the index of its node, as pods that run there: none
+        is part of the run or has images to pull."""
+        return self._counting(placed, +1, self.assigned_pods.with_pods(placed))
+
+    def _counting(
+        self, placed: Sequence[tuple[Pod, int]], sign: int, assigned_pods: AssignedPods
+    ) -> "ClusterView":
+        names = {name for pod, _ in placed for name, amount in pod.requests.items() if amount}
+        requested = {**self.requested, **{name: self.requested_of(name).copy() for name in names}}
+        bandwidth = self.bandwidth_requested_mbps.copy()
         ports, mounts = dict(self.host_ports), dict(self.mounts)
         for pod, node in placed:
-            for resource, amount in pod.requests.items():
-                if not amount:
-                    continue
-                if resource not in changed:
-                    changed.add(resource)
-                    requested[resource] = self.requested_of(resource).copy()
-                requested[resource][node] -= amount
-            if pod.annotations.bandwidth_mbps:
-                bandwidth[node] = max(bandwidth[node] - pod.annotations.bandwidth_mbps, 0.0)
+            for resource in names & pod.requests.keys():
+                requested[resource][node] += sign * pod.requests[resource]
+            if more_mbps := pod.annotations.bandwidth_mbps:
+                bandwidth[node] = max(bandwidth[node] + sign * more_mbps, 0.0)
             if pod.host_ports:
-                ports[node] = _without(ports.get(node, ()), pod.host_ports)
+                held = ports.get(node, ())
+                ports[node] = held + pod.host_ports if sign > 0 else _without(held, pod.host_ports)
             if pod.claims or pod.disks:
-                mounts[node] = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
+                kept = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
+                mounts[node] = (*kept, pod) if sign > 0 else kept
         return replace(
             self,
             requested=requested,
             bandwidth_requested_mbps=bandwidth,
             host_ports=ports,
-            assigned_pods=self.assigned_pods.without(placed),
+            assigned_pods=assigned_pods,
             mounts=mounts,
         )
 
