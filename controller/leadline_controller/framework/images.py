@@ -4,7 +4,7 @@ The cost of a column over the nodes depends on the layers of the pod's images, n
 of known images.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -83,11 +83,15 @@ class ImageTable:
         """A table of these images, with empty download queues."""
         return cls({full_name(image.name): image.layers for image in images})
 
-    def with_running(self, table: NodeTable, pods: Iterable[tuple[Pod, int]]) -> "ImageTable":
+    def with_running(
+        self, table: NodeTable, pods: Iterable[tuple[Pod, int]], again: Collection[int] = ()
+    ) -> "ImageTable":
         """The table with assigned pods, each with the index of its node. Their missing layers are
-        in the node's download queue, and already included if the node states its queue's size."""
-        queued = {digest: set(nodes) for digest, nodes in self.queued.items()}
-        queue_mb = dict(self.queue_mb)
+        in the node's download queue, and already included if the node states its queue's size.
+        again: the nodes whose queues hold nothing but these pods' layers."""
+        kept = {digest: nodes.difference(again) for digest, nodes in self.queued.items()}
+        queued = {digest: set(nodes) for digest, nodes in kept.items() if nodes}
+        queue_mb = {node: mb for node, mb in self.queue_mb.items() if node not in again}
         for pod, node in pods:
             added = self._to_pull(table, pod, node, queued)
             for layer in added:
