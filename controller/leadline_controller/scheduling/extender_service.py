@@ -67,14 +67,14 @@ class ExtenderArgs:
 
     names: in the caller's order. nodes: by name, if the caller sent whole nodes
     (nodeCacheCapable: false). unreadable: name -> the error in a whole node. pod.problem: a demand
-    that Leadline does not model; never an annotation. pod_bytes: the length of the pod's JSON.
+    that Leadline does not model; never an annotation. pod_json: what the pod was read from.
     """
 
     pod: Pod
     names: tuple[str, ...]
     nodes: Mapping[str, Node] | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    pod_bytes: int = 0
+    pod_json: bytes = field(default=b"", repr=False)
     _body: bytes | bytearray = field(default=b"", repr=False)
     _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
@@ -185,7 +185,7 @@ class ExtenderService:
         if np.count_nonzero(passes) <= 1:
             self._decide(args, view, pod, results)  # kube-scheduler does not call prioritize
         names = view.table.names
-        passing = {names[i] for i in np.flatnonzero(passes)}
+        passing = {names[i] for i in np.flatnonzero(passes).tolist()}
         refused = results[KUBE_SCHEDULER].passes & ~passes
         unknown = [name for name in args.names if name not in view.table.index]
         failed = {
@@ -329,7 +329,7 @@ class ExtenderService:
         known = self._state.pod(pod.uid)
         if known is None:
             known = Pod(pod.namespace, pod.name, uid=pod.uid[:_MAX_UID])
-            if args.pod_bytes > _MAX_UNKNOWN_POD_BYTES:
+            if len(args.pod_json) > _MAX_UNKNOWN_POD_BYTES:
                 decision = decision.without_basis()
         # Of the given nodes, only those that differ from the watch's take memory.
         given, shown = args.nodes or {}, self._state.nodes()
