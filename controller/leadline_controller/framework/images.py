@@ -171,9 +171,12 @@ class ImageTable:
         """What the pod's images mean for each node. registry_mbps: the bandwidth from the registry,
         shape (n,). A node that has all layers does not wait for its queue. The time is the one that
         a kubelet's event states: it begins when the kubelet asks for the images."""
+        queue_mb = self.waiting_mb(table)
+        if not any(True for _ in self.variants_of(table, pod)):
+            unknown = np.full(len(table), np.nan)
+            return Pull(unknown, unknown, queue_mb, unknown)
         shared_mb, missing_mb = self.cached_mb(table, pod), self.missing_mb(table, pod)
         all_mb = self._sum_mb(table, pod, lambda table, _: table.all())
-        queue_mb = self.waiting_mb(table)
         overhead_s = np.nan_to_num(_filled(self.overhead_s, len(table)))
         delay_s = np.nan_to_num(_filled(self.delay_s, len(table)))
         with np.errstate(divide="ignore", invalid="ignore"):
