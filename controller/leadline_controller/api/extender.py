@@ -120,6 +120,8 @@ class ExtenderServer:
             args = await self._args(body)
             await self._service.wait_for_bandwidth(args)
             passing, failed = self._service.filter(args)
+        # Runs once the answer is sent, which takes this task no turn more.
+        asyncio.get_running_loop().call_soon(self._service.prepare)
         return protocol.filter_result(args, passing, failed)
 
     async def _prioritize(self, body: Body) -> Chunks:

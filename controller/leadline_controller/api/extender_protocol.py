@@ -59,7 +59,7 @@ def read_extender_args(
                 case "Pod":
                     begins = cursor.at
                     manifest, read = cursor.value(), None
-                    pod_json = bytes(body[begins : cursor.at])
+                    pod_json = bytes(body[begins : cursor.at]).lstrip()
                 case "Nodes":
                     whole = _read_nodes(cursor, known or {})
                 case "NodeNames":

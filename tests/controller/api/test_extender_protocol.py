@@ -41,6 +41,7 @@ def test_the_pod_of_the_last_call_is_not_read_again() -> None:
     last = ReadPod(first.pod_json, first.pod)
     again = ask(pod_manifest("web", 5), last, "  ")
     assert again.pod is first.pod
+    assert ask(pod_manifest("web", 5), None, "  ").pod_json == first.pod_json
     assert (again.pod_json, again.names) == (first.pod_json, first.names)
     other = ask(pod_manifest("web", 6), last)
     assert other.pod.annotations.bandwidth_mbps == 6
