@@ -105,6 +105,13 @@ class ImageTable:
             queue_mb={node: mb for node, mb in queue_mb.items() if unstated[node]},
         )
 
+    def knows(self, table: NodeTable, pod: Pod) -> bool:
+        """Whether the layers of any of the pod's images are known."""
+        return any(
+            self.by_architecture.get(name) or name in self.catalogue or name in table.images
+            for name in map(full_name, (*pod.init_images, *pod.images))
+        )
+
     def variants_of(self, table: NodeTable, pod: Pod) -> Iterator[Variant]:
         """The pod's images whose layers are known, without repeats. Each node needs one variant of
         each image; one of another architecture than all that are known counts with the first."""
@@ -172,7 +179,7 @@ class ImageTable:
         shape (n,). A node that has all layers does not wait for its queue. The time is the one that
         a kubelet's event states: it begins when the kubelet asks for the images."""
         queue_mb = self.waiting_mb(table)
-        if not any(True for _ in self.variants_of(table, pod)):
+        if not self.knows(table, pod):
             unknown = np.full(len(table), np.nan)
             return Pull(unknown, unknown, queue_mb, unknown)
         shared_mb, missing_mb = self.cached_mb(table, pod), self.missing_mb(table, pod)
