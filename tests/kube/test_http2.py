@@ -24,13 +24,8 @@ from leadline_controller.framework.ports import (
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.connection import Login
-from leadline_controller.kube.http2 import (
-    NotOfferedError,
-    Response,
-    field_block,
-    read_response_head,
-    request_head,
-)
+from leadline_controller.kube.header_fields import field_block, read_response_head, request_head
+from leadline_controller.kube.http2 import NotOfferedError, Response
 from leadline_controller.kube.multiplexer import Multiplexer
 from leadline_controller.kubeobjects.manifest import read_pod
 

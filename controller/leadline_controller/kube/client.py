@@ -34,12 +34,8 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.kube.connection import MAX_LINE_BYTES, Login, http2_context
 from leadline_controller.kube.errors import KubeConfigError
-from leadline_controller.kube.http2 import (
-    MAX_BODY_BYTES,
-    NotOfferedError,
-    field_block,
-    request_head,
-)
+from leadline_controller.kube.header_fields import field_block, request_head
+from leadline_controller.kube.http2 import MAX_BODY_BYTES, NotOfferedError
 from leadline_controller.kube.library import ApiClient
 from leadline_controller.kube.multiplexer import Multiplexer
 
