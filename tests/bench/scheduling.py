@@ -6,10 +6,12 @@ pods that are created steadily, slower than any scheduler binds, for the waiting
 server's audit log has the times of creation and binding. The backlogs run in rounds, and each round
 starts with another scheduler, as the machine's speed varies. KWOK is frozen during a backlog,
 because kubelets have their own machines, and the number of pods that it would start meanwhile is
-random.
+random. Besides, bindings without a scheduler show what the API server can do at most.
 """
 
 import gc
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +44,8 @@ ROUNDS = 5
 # KWOK and the garbage collectors still have work after the last pod is deleted.
 SETTLE_S = 3.0
 TIMEOUT_S = 300.0
+RAW = (sys.executable, "-m", "tests.bench.raw_bindings")
+RAW_NAME = "raw"
 # Kubelets, boards and the broker have their own machines; here they have the lowest priority.
 BACKGROUND_NICE = 19
 # Runs a scheduler and yields its process id.
@@ -56,6 +60,7 @@ class BenchedScheduler:
     scheduler_name: str
     running: Running
     rounds: int = ROUNDS
+    waits: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,8 @@ class Backlog:
 
 def row(size: int, name: str, rounds: Sequence[Backlog], waits_ms: Sequence[float]) -> str:
     """One scheduler with `size` nodes: the median round, the slowest and the fastest."""
-    cuts = quantiles(waits_ms, n=100)
+    cuts = quantiles(waits_ms, n=100) if waits_ms else []
+    waited = f"{cuts[49]:>7.1f}{cuts[98]:>7.1f}" if cuts else " " * 14
     speeds = [each.bound_per_s for each in rounds]
     scheduler, server = (
         mean(getattr(each, what) for each in rounds) / PODS * 1000
@@ -78,7 +84,7 @@ def row(size: int, name: str, rounds: Sequence[Backlog], waits_ms: Sequence[floa
     spread = f"{min(speeds):.0f}-{max(speeds):.0f}"
     return (
         f"{size:>6,}  {name:<31}{median(speeds):>7.0f}{spread:>10}"
-        f"{cuts[49]:>7.1f}{cuts[98]:>7.1f}{scheduler:>8.2f}{server:>8.2f}"
+        f"{waited}{scheduler:>8.2f}{server:>8.2f}"
     )
 
 
@@ -115,6 +121,14 @@ class SchedulerBench:
             yield daemon.pid
         finally:
             daemon.stop()
+
+    @contextmanager
+    def raw(self) -> Iterator[int]:
+        """Bindings without a scheduler."""
+        command = (*RAW, str(self.plane.kubeconfig), RAW_NAME)
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+            yield process.pid
+            process.terminate()
 
     def create(self, name: str, scheduler: str, user_node: str) -> None:
         """Create a pod."""
@@ -218,6 +232,7 @@ def rows(sizes: Sequence[int] = NODES) -> Iterator[str]:
                 partial(bench.stock, NO_LIMIT_PER_S),
             ),
             BenchedScheduler("leadline, dacs, all filters", "leadline", bench.leadline),
+            BenchedScheduler("bindings without a scheduler", RAW_NAME, bench.raw, waits=False),
         )
         nodes: list[str] = []
         for size in sizes:
@@ -234,7 +249,8 @@ def rows(sizes: Sequence[int] = NODES) -> Iterator[str]:
                         prefix = f"backlog-{size}-{number}-{at}"
                         rounds[each.name].append(backlog(bench, nodes, each, prefix))
                 for at, each in enumerate(schedulers):
-                    waits_ms = steady_ms(bench, nodes, each, f"steady-{size}-{at}")
+                    prefix = f"steady-{size}-{at}"
+                    waits_ms = steady_ms(bench, nodes, each, prefix) if each.waits else ()
                     yield row(size, each.name, rounds[each.name], waits_ms)
 
 

@@ -88,6 +88,7 @@ class ExtenderServer:
         self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
         self._server = HttpServer("extender", settings, self._connections, idle_s=limits.idle_s)
         self._log = _RateLimitedLog()
+        self._last: protocol.ReadPod | None = None
 
     async def start(self) -> str:
         """Listen. Returns the address with the actual port; raises ServeError."""
@@ -119,6 +120,8 @@ class ExtenderServer:
             args = await self._args(body)
             await self._service.wait_for_bandwidth(args)
             passing, failed = self._service.filter(args)
+        # Runs once the answer is sent, which takes this task no turn more.
+        asyncio.get_running_loop().call_soon(self._service.prepare)
         return protocol.filter_result(args, passing, failed)
 
     async def _prioritize(self, body: Body) -> Chunks:
@@ -140,8 +143,10 @@ class ExtenderServer:
         return web.Response(status=404, body=body, content_type="application/json")
 
     async def _args(self, body: Body) -> ExtenderArgs:
-        nodes = self._service.nodes() if self._is_large(body) else None
-        return await self._parse(protocol.read_extender_args, body, nodes)
+        nodes = self._service.nodes()
+        args = await self._parse(protocol.read_extender_args, body, nodes, self._last)
+        self._last = protocol.ReadPod(args.pod_json, args.pod)
+        return args
 
     async def _parse(self, parse: Callable[..., Result], body: Body, *others: object) -> Result:
         """Parse the body, in a thread if it is large. If the request ends, so does the thread's

@@ -84,6 +84,14 @@ class Cursor:
         self._place += len("null")
         return True
 
+    def skipped(self, value: bytes) -> bool:
+        """Skip this text of an object, if it is here. Returns whether it was."""
+        self._skip_space()
+        found = bool(value) and self._body.startswith(value, self.at)
+        if found:
+            self._open(self.at + len(value), WINDOW_BYTES)
+        return found
+
     def end(self) -> None:
         """Raise JSONDecodeError unless this is the end of the text."""
         self._skip_space()

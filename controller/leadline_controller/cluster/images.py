@@ -13,8 +13,9 @@ Kubelets pull one image after the other by default, in the order in which they a
 import statistics
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import fsum
 from typing import NamedTuple
 
@@ -127,7 +128,7 @@ class ImageState:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._nodes: dict[str, _NodeImages] = {}
-        self._awaiting: dict[str, tuple[Pod, str]] = {}  # pods by uid, with their nodes
+        self._awaiting: dict[str, dict[str, Pod]] = {}  # node -> its pods by uid
         self._digests: dict[str, str] = {}  # image -> its name by digest
         self._layers: dict[str, Mapping[str, Layers]] = {}  # by digest -> architecture -> layers
         self._known: Mapping[str, Mapping[str, Layers]] = {}  # both, by any name
@@ -139,6 +140,11 @@ class ImageState:
         self._listed: Counter[str] = Counter()  # nodes that list an image, by digest
         self._base: ImageTable | None = None
         self._of: NodeTable | None = None
+        # The base with the download queues of the awaiting pods; for which images, by node; and
+        # the nodes where this may have changed.
+        self._queues = ImageTable()
+        self._queued: dict[str, tuple[str, ...]] = {}
+        self._unqueued: set[str] = set()
 
     # Changes of the cluster.
 
@@ -180,7 +186,8 @@ class ImageState:
         if known is None:
             return
         if pod.awaited_images:
-            self._awaiting[pod.uid] = (pod, node)
+            self._awaiting.setdefault(node, {})[pod.uid] = pod
+            self._unqueued.add(node)
             known.came_s.setdefault(pod.uid, self._now_s())
             if len(known.came_s) > _MAX_STARTS:
                 del known.came_s[next(iter(known.came_s))]
@@ -193,7 +200,11 @@ class ImageState:
 
     def remove(self, pod: Pod, node: str) -> None:
         """The pod no longer uses resources of this node."""
-        self._awaiting.pop(pod.uid, None)
+        awaiting = self._awaiting.get(node, {})
+        if awaiting.pop(pod.uid, None) is not None:
+            self._unqueued.add(node)
+            if not awaiting:
+                del self._awaiting[node]
         known = self._nodes.get(node)
         if known is None or known.pods.pop(pod.uid, None) is None:
             return
@@ -231,7 +242,7 @@ class ImageState:
         before = known.starts.get(pull.image)
         if before is not None and before.pod_uid != pull.pod_uid:
             return  # another pod waits for the same pull
-        if pull.is_old and pull.pod_uid not in self._awaiting:
+        if pull.is_old and pull.pod_uid not in self._awaiting.get(pull.node, ()):
             return
         now_s = self._now_s()
         self._refresh(now_s)
@@ -338,43 +349,53 @@ class ImageState:
                     ),
                 )
             self._of, self._base = nodes, base
-        if not self._awaiting:
-            return self._base
-        table = self._base.with_running(
-            nodes,
-            (
-                (replace(pod, images=pod.awaited_images, init_images=()), nodes.index[node])
-                for pod, node in self._awaiting.values()
-                if node in nodes.index
-            ),
-        )
+            self._queues, self._queued, self._unqueued = base, {}, set(self._awaiting)
+        self._queue_again(nodes)
+        table = self._queues
+        if not table.queue_mb:
+            return table
         queue_mb, queue_s = dict(table.queue_mb), dict[int, float]()
-        awaiting = self._awaiting_on()
         for at in queue_mb:
             name = nodes.names[at]
-            if (left := self._left(name, awaiting.get(name, ()), now_s)) is not None:
+            if (left := self._left(name, self._awaiting_on(name), now_s)) is not None:
                 done_mb, queue_s[at] = left
                 queue_mb[at] = max(queue_mb[at] - done_mb, 0.0)
         return replace(table, queue_mb=queue_mb, queue_s=queue_s)
 
-    def _awaiting_on(self) -> dict[str, list[Pod]]:
-        """The pods that wait for images, by node."""
-        found: dict[str, list[Pod]] = {}
-        for pod, node in self._awaiting.values():
-            found.setdefault(node, []).append(pod)
-        return found
+    def _queue_again(self, nodes: NodeTable) -> None:
+        """Make the download queues of nodes whose pods wait for other images than before. In a
+        burst, hundreds of pods wait for the same few images."""
+        pods: list[tuple[Pod, int]] = []
+        again: set[int] = set()
+        for name in self._unqueued & nodes.index.keys():
+            awaiting = self._awaiting_on(name)
+            images = tuple(dict.fromkeys(i for each in awaiting for i in each.awaited_images))
+            if images != self._queued.get(name, ()):
+                self._queued[name] = images
+                again.add(nodes.index[name])
+                pods += [
+                    (replace(each, images=images, init_images=()), nodes.index[name])
+                    for each in islice(awaiting, 1)
+                ]
+        self._unqueued = set()
+        if again:
+            self._queues = self._queues.with_running(nodes, pods, again)
+
+    def _awaiting_on(self, node: str) -> Collection[Pod]:
+        """The pods on this node that wait for images."""
+        return self._awaiting.get(node, {}).values()
 
     def readings(self, nodes: NodeTable) -> Iterator[NodeReading]:
         """What is known of each node's images."""
         queue_mb = self.table(nodes).waiting_mb(nodes)
-        now_s, awaiting = self._now_s(), self._awaiting_on()
+        now_s = self._now_s()
         for at, name in enumerate(nodes.names):
             known = self._nodes.get(name)
             if known is not None:
-                yield self._reading(known, awaiting.get(name, ()), float(queue_mb[at]), now_s)
+                yield self._reading(known, self._awaiting_on(name), float(queue_mb[at]), now_s)
 
     def _reading(
-        self, known: _NodeImages, awaiting: Sequence[Pod], queue_mb: float, now_s: float
+        self, known: _NodeImages, awaiting: Collection[Pod], queue_mb: float, now_s: float
     ) -> NodeReading:
         listed = {image.layers[0].digest: image.layers[0].size_mb for image in known.node.images}
         used = {image for pod in known.pods.values() for _, image in pod.started_images}
@@ -415,7 +436,9 @@ class ImageState:
         known = self._nodes.get(node)
         return None if known is None else known.speed
 
-    def _left(self, node: str, awaiting: Sequence[Pod], now_s: float) -> tuple[float, float] | None:
+    def _left(
+        self, node: str, awaiting: Collection[Pod], now_s: float
+    ) -> tuple[float, float] | None:
         """What the pull that is under way has downloaded, about, MB, and in how many seconds the
         node will have all that these pods of it wait for. None before any pull was seen."""
         known = self._nodes[node]
@@ -522,7 +545,7 @@ class ImageState:
         for name, known in gone.items():
             for digest in known.held:
                 changed.setdefault(digest, set()).add(name)
-            self._awaiting = {u: held for u, held in self._awaiting.items() if held[1] != name}
+            self._awaiting.pop(name, None)
         self._toggle(changed)
         self._base = None
 

@@ -2,7 +2,8 @@
 
 The scheduler must not wait for a disk, so it only queues its decisions here; this thread encodes
 their explanations and writes them. It writes half a second of decisions in one transaction,
-because each write wears an SD card.
+because each write wears an SD card. A burst of decisions is written after it, or once it has lasted
+for five seconds: the thread takes time of the processor and the interpreter that bindings need.
 
 The queue is bounded in bytes. A decision holds the view that it was made from, so when the thread
 falls behind, decisions are queued without their scores and refusals, which takes a hundredth of
@@ -13,6 +14,7 @@ import asyncio
 import logging
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -36,7 +38,10 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 KEPT_NODES = 64
 _GATHER_S = 0.5
-_GATHER_MAX = 256
+_GATHER_MAX = 8192
+# A burst has ended when nothing was queued for so long.
+_PAUSE_S = 0.1
+_LONGEST_BURST_S = 5.0
 _MIB = 2**20
 # Past half of it the thread stops gathering and writes at once.
 _DETAILED_BYTES = 64 * _MIB
@@ -94,6 +99,7 @@ class Recorder:
         # Bytes queued and bytes written; one thread writes each of these numbers.
         self._bytes_in = 0
         self._bytes_out = 0
+        self._put_s = -math.inf
         self._detailed_in = 0
         self._detailed_out = 0
         # How many changes are lost, are without their scores, and could not be written in full.
@@ -229,6 +235,7 @@ class Recorder:
         if self._bytes_in - self._bytes_out + weight > _WAITING_BYTES:
             return False
         self._bytes_in += weight
+        self._put_s = time.monotonic()
         self._waiting.append((change, weight, detailed))
         self._wake(hurry=hurry or len(self._waiting) >= _GATHER_MAX)
         return True
@@ -273,6 +280,10 @@ class Recorder:
                 self._busy_s, durable_at_s = None, math.inf
                 continue
             self._hurry.wait(_GATHER_S)
+            burst_ends_s = time.monotonic() + _LONGEST_BURST_S
+            while (left_s := min(burst_ends_s, self._put_s + _PAUSE_S) - time.monotonic()) > 0:
+                if self._hurry.wait(left_s):
+                    break
             self._work.clear()
             self._hurry.clear()
             self._busy_s = self._now().up_s

@@ -4,7 +4,7 @@ The cost of a column over the nodes depends on the layers of the pod's images, n
 of known images.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -83,11 +83,15 @@ class ImageTable:
         """A table of these images, with empty download queues."""
         return cls({full_name(image.name): image.layers for image in images})
 
-    def with_running(self, table: NodeTable, pods: Iterable[tuple[Pod, int]]) -> "ImageTable":
+    def with_running(
+        self, table: NodeTable, pods: Iterable[tuple[Pod, int]], again: Collection[int] = ()
+    ) -> "ImageTable":
         """The table with assigned pods, each with the index of its node. Their missing layers are
-        in the node's download queue, and already included if the node states its queue's size."""
-        queued = {digest: set(nodes) for digest, nodes in self.queued.items()}
-        queue_mb = dict(self.queue_mb)
+        in the node's download queue, and already included if the node states its queue's size.
+        again: the nodes whose queues hold nothing but these pods' layers."""
+        kept = {digest: nodes.difference(again) for digest, nodes in self.queued.items()}
+        queued = {digest: set(nodes) for digest, nodes in kept.items() if nodes}
+        queue_mb = {node: mb for node, mb in self.queue_mb.items() if node not in again}
         for pod, node in pods:
             added = self._to_pull(table, pod, node, queued)
             for layer in added:
@@ -99,6 +103,13 @@ class ImageTable:
             self,
             queued={digest: frozenset(nodes) for digest, nodes in queued.items()},
             queue_mb={node: mb for node, mb in queue_mb.items() if unstated[node]},
+        )
+
+    def knows(self, table: NodeTable, pod: Pod) -> bool:
+        """Whether the layers of any of the pod's images are known."""
+        return any(
+            self.by_architecture.get(name) or name in self.catalogue or name in table.images
+            for name in map(full_name, (*pod.init_images, *pod.images))
         )
 
     def variants_of(self, table: NodeTable, pod: Pod) -> Iterator[Variant]:
@@ -167,9 +178,12 @@ class ImageTable:
         """What the pod's images mean for each node. registry_mbps: the bandwidth from the registry,
         shape (n,). A node that has all layers does not wait for its queue. The time is the one that
         a kubelet's event states: it begins when the kubelet asks for the images."""
+        queue_mb = self.waiting_mb(table)
+        if not self.knows(table, pod):
+            unknown = np.full(len(table), np.nan)
+            return Pull(unknown, unknown, queue_mb, unknown)
         shared_mb, missing_mb = self.cached_mb(table, pod), self.missing_mb(table, pod)
         all_mb = self._sum_mb(table, pod, lambda table, _: table.all())
-        queue_mb = self.waiting_mb(table)
         overhead_s = np.nan_to_num(_filled(self.overhead_s, len(table)))
         delay_s = np.nan_to_num(_filled(self.delay_s, len(table)))
         with np.errstate(divide="ignore", invalid="ignore"):

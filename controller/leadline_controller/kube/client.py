@@ -7,12 +7,14 @@ than all other work on a pod.
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -30,9 +32,12 @@ from leadline_controller.framework.ports import (
     NotLeadingError,
     UnavailableError,
 )
-from leadline_controller.kube.connection import Login
+from leadline_controller.kube.connection import MAX_LINE_BYTES, Login, http2_context
 from leadline_controller.kube.errors import KubeConfigError
+from leadline_controller.kube.header_fields import field_block, request_head
+from leadline_controller.kube.http2 import MAX_BODY_BYTES, NotOfferedError
 from leadline_controller.kube.library import ApiClient
+from leadline_controller.kube.multiplexer import Multiplexer
 
 Json = dict[str, Any]
 
@@ -88,6 +93,13 @@ class ApiServer:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 10))
         self._not_before_s = 0.0
         self._logged_in_s = float("-inf")
+        self._multiplexer: Multiplexer | None = None
+        rest, configuration = client.rest_client, client.configuration
+        if self.url.startswith("https:") and rest.proxy is None:
+            make_tls = partial(http2_context, configuration)
+            self._multiplexer = Multiplexer(self.url, make_tls, rest.server_hostname)
+        # The header block of every request over it, and the fields that it was made of.
+        self._block: tuple[dict[str, str], bytes] = ({}, b"")
 
     @classmethod
     @asynccontextmanager
@@ -97,9 +109,12 @@ class ApiServer:
         """Read the login; no request is made yet. timeout_s: for each request, and for the wait
         that a "Retry-After" asks for. Raises KubeConfigError."""
         client = await login.open()
+        server = cls(client, login, timeout_s)
         try:
-            yield cls(client, login, timeout_s)
+            yield server
         finally:
+            if server._multiplexer is not None:
+                server._multiplexer.close()
             await client.close()
 
     @property
@@ -118,8 +133,17 @@ class ApiServer:
         return await _read_json(await self._request("GET", path, query))
 
     async def post(self, path: str, body: Json, fence: Fence | None = None) -> Json:
-        """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
-        return await _read_json(await self._request("POST", path, {}, body, fence=fence))
+        """Create an object or a subresource. Raises NotLeadingError when the fence closes first.
+
+        Small ones go over one HTTP/2 connection, if the server speaks it.
+        """
+        content = json.dumps(body).encode()
+        if self._multiplexer is not None and len(content) <= MAX_BODY_BYTES:
+            try:
+                return await self._post_multiplexed(self._multiplexer, path, content, fence)
+            except NotOfferedError:
+                self._multiplexer = None
+        return await _read_json(await self._request("POST", path, {}, content, fence=fence))
 
     async def patch(
         self, path: str, body: Json, fence: Fence | None = None, *, by_name: bool = False
@@ -128,7 +152,7 @@ class ApiServer:
         as containers item by item (Kubernetes' strategic merge) and do not replace them."""
         kind = "strategic-merge-patch+json" if by_name else "merge-patch+json"
         return await _read_json(
-            await self._request("PATCH", path, {}, body, fence=fence, kind=kind)
+            await self._request("PATCH", path, {}, json.dumps(body).encode(), fence, kind=kind)
         )
 
     async def delete(self, path: str, uid: str, fence: Fence | None = None) -> None:
@@ -157,9 +181,9 @@ class ApiServer:
         method: str,
         path: str,
         query: Mapping[str, str],
-        body: Json | None = None,
-        limits: aiohttp.ClientTimeout | None = None,
+        body: bytes | None = None,
         fence: Fence | None = None,
+        limits: aiohttp.ClientTimeout | None = None,
         kind: str = "json",
     ) -> aiohttp.ClientResponse:
         limits = limits or self._timeout
@@ -178,19 +202,61 @@ class ApiServer:
                 # encoded: aiohttp would parse and quote every part again.
                 URL(self.url + path + (f"?{urlencode(query)}" if query else ""), encoded=True),
                 headers=headers,
-                data=None if body is None else _FencedBody(json.dumps(body).encode(), fence),
+                data=None if body is None else _FencedBody(body, fence),
                 timeout=timeout,
                 proxy=rest.proxy,
                 proxy_headers=rest.proxy_headers,
                 server_hostname=rest.server_hostname,
             )
             if response.status >= 400:
-                raise await self._error_from(response, f"{method} {path}")
+                text = await response.text(errors="replace")
+                response.release()
+                retry_after = response.headers.get("Retry-After")
+                raise await self._error(response.status, text, retry_after, f"{method} {path}")
         except (aiohttp.ClientError, OSError) as error:
             if fence is not None:
                 _remaining_s(fence)
             raise UnavailableError(f"{method} {self.url}{path}: {_reason(error)}") from None
         return response
+
+    async def _post_multiplexed(
+        self, multiplexer: Multiplexer, path: str, body: bytes, fence: Fence | None
+    ) -> Json:
+        server = urlsplit(self.url)
+        longest_s = _fenced_timeout(self._timeout, fence).total
+        await self._wait_for_retry_after(longest_s, path)
+        left_s = _fenced_timeout(self._timeout, fence).total
+        assert left_s is not None  # noqa: S101  # every ApiServer has a limit
+        asked = server.path + (path if fence is None else f"{path}?timeout={left_s:.3f}s")
+        fields = {
+            ":method": "POST",
+            ":scheme": "https",
+            ":authority": server.netloc,
+            **self._client.default_headers,
+            "accept": "application/json",
+            "content-type": "application/json",
+        }
+        try:
+            await self._client.update_params_for_auth(fields, [], ["BearerToken"])
+            if fields != self._block[0]:
+                self._block = fields, field_block(fields)
+            response = await multiplexer.request(
+                request_head(asked, self._block[1], len(body)),
+                body,
+                partial(_remaining_s, fence),
+                _now_s() + left_s,
+            )
+        except OSError as error:
+            if fence is not None:
+                _remaining_s(fence)
+            raise UnavailableError(f"POST {self.url}{path}: {_reason(error)}") from None
+        if response.status >= 400:
+            text = response.body.decode(errors="replace")
+            raise await self._error(response.status, text, response.retry_after, f"POST {path}")
+        try:
+            return _json_object(response.body)
+        except ValueError as error:
+            raise UnavailableError(f"POST {path}: {error}") from None
 
     async def _wait_for_retry_after(self, longest_s: float | None, path: str) -> None:
         wait_s = self._not_before_s - _now_s()
@@ -199,18 +265,18 @@ class ApiServer:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
-    async def _error_from(self, response: aiohttp.ClientResponse, request: str) -> ClusterError:
-        text = await response.text(errors="replace")
-        response.release()
-        if response.status == 429 and _is_refused_by_budget(text):
+    async def _error(
+        self, status: int, text: str, retry_after: str | None, request: str
+    ) -> ClusterError:
+        if status == 429 and _is_refused_by_budget(text):
             # It asks to try this eviction again later; other requests need not wait.
             return BudgetError(f"{_status_message(text)} ({request})")
-        if response.status in (429, 503):
-            wait_s = _retry_after_s(response.headers.get("Retry-After"))
+        if status in (429, 503):
+            wait_s = _retry_after_s(retry_after)
             self._not_before_s = max(self._not_before_s, _now_s() + wait_s)
-        if response.status == 401:
+        if status == 401:
             await self._log_in_again()
-        return error_for(response.status, f"{_status_message(text)} ({request})")
+        return error_for(status, f"{_status_message(text)} ({request})")
 
     async def _log_in_again(self) -> None:
         if _now_s() < self._logged_in_s + _MIN_LOGIN_INTERVAL_S:
@@ -243,9 +309,9 @@ class _FencedBody(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-def _remaining_s(fence: Fence) -> float:
+def _remaining_s(fence: Fence | None) -> float:
     """Seconds until the fence closes. Raises NotLeadingError when it has."""
-    left_s = fence.left_s()
+    left_s = math.inf if fence is None else fence.left_s()
     if left_s <= 0:
         raise NotLeadingError("this controller is no longer the leader")
     return left_s
@@ -263,22 +329,32 @@ def _fenced_timeout(timeout: aiohttp.ClientTimeout, fence: Fence | None) -> aioh
 async def _read_json(response: aiohttp.ClientResponse) -> Json:
     request = f"{response.method} {response.url.raw_path}"
     try:
-        answer = json.loads(await response.read())
+        return _json_object(await response.read())
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise UnavailableError(f"{request}: {_reason(error)}") from None
     finally:
         response.release()
+
+
+def _json_object(text: bytes) -> Json:
+    answer = json.loads(text)
     if not isinstance(answer, dict):
-        raise UnavailableError(f"{request}: the answer is not a JSON object")
+        raise ValueError("the answer is not a JSON object")
     return answer
 
 
 async def _watch_events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
+    begun = b""
     try:
-        async for line in response.content:
-            event = json.loads(line)
-            if isinstance(event, dict):
-                yield event
+        # In a burst, many events come at once; asking for line after line takes longer.
+        async for chunk in response.content.iter_any():
+            *lines, begun = (begun + chunk).split(b"\n")
+            for line in lines:
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    yield event
+            if len(begun) > MAX_LINE_BYTES:
+                raise ValueError("an event is too long")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: a broken connection may cut a line in two.
         _log.debug("the watch of %s ended: %s", response.url.path, _reason(error))

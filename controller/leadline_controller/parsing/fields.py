@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=str)
@@ -24,16 +24,18 @@ class FieldError(ValueError):
 class Fields:
     """A JSON object and its path. A missing field and null read as empty or None."""
 
+    __slots__ = ("_name", "_parent", "data")
+
     def __init__(self, data: object, path: str, parent: "Fields | None" = None) -> None:
         """parent: the object that has this one at `path`. Full paths are only built for errors,
         because this is called for every object of every pod."""
         self._name, self._parent = path, parent
         if type(data) is not dict and not isinstance(data, Mapping):
             raise FieldError(f"{self.path or 'file'}: expected an object, got {shown(data)}")
-        for name in data:
-            if not isinstance(name, str) or not _is_valid(name):
-                expected = _UNICODE if isinstance(name, str) else "names in text"
-                raise FieldError(f"{self.path or 'file'}: expected {expected}, got {shown(name)}")
+        if data and not _are_valid(data):
+            name = next(each for each in data if not isinstance(each, str) or not _is_valid(each))
+            expected = _UNICODE if isinstance(name, str) else "names in text"
+            raise FieldError(f"{self.path or 'file'}: expected {expected}, got {shown(name)}")
         self.data: Mapping[str, Any] = data
 
     @property
@@ -128,8 +130,9 @@ class Fields:
 
     def objects(self, name: str) -> Iterator["Fields"]:
         """The objects in a list; none when it is missing."""
-        for i, value in enumerate(self._list(name)):
-            yield Fields(value, f"{name}[{i}]", self)
+        if self.data.get(name) is None:
+            return iter(())
+        return (Fields(each, f"{name}[{i}]", self) for i, each in enumerate(self._list(name)))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
@@ -160,6 +163,14 @@ _UNICODE = "valid Unicode text"
 
 def _is_valid(text: str) -> bool:
     return text.isascii() or _SURROGATE.search(text) is None
+
+
+def _are_valid(names: Iterable[object]) -> bool:
+    """Whether all are valid texts. One look at all of them together is enough but for Unicode."""
+    try:
+        return _is_valid("\0".join(names))  # type: ignore[arg-type]  # tells by its TypeError
+    except TypeError:
+        return False
 
 
 def quoted(value: object) -> str:

@@ -41,6 +41,7 @@ from leadline_controller.telemetry.state import TelemetryState
 
 KUBE_SCHEDULER = "kube-scheduler"
 _EXPECTED_S = 15.0
+_PREPARED_S = 1.0
 _UNCERTAIN_S = 1.0
 _POLL_S = 0.05
 _MAX_PENDING = 4096
@@ -67,14 +68,14 @@ class ExtenderArgs:
 
     names: in the caller's order. nodes: by name, if the caller sent whole nodes
     (nodeCacheCapable: false). unreadable: name -> the error in a whole node. pod.problem: a demand
-    that Leadline does not model; never an annotation. pod_bytes: the length of the pod's JSON.
+    that Leadline does not model; never an annotation. pod_json: what the pod was read from.
     """
 
     pod: Pod
     names: tuple[str, ...]
     nodes: Mapping[str, Node] | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    pod_bytes: int = 0
+    pod_json: bytes = field(default=b"", repr=False)
     _body: bytes | bytearray = field(default=b"", repr=False)
     _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
@@ -105,6 +106,29 @@ class ExtenderProfile(DecisionProfile):
     check_unmodelled: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A filter call that left several nodes, for the prioritize call that follows. names: these
+    nodes. decision: None until it is prepared."""
+
+    args: ExtenderArgs
+    names: tuple[str, ...]
+    pod: Pod
+    view: ClusterView
+    results: Mapping[str, FilterResult]
+    at_s: float
+    decision: Decision | None = None
+
+    def is_followed_by(self, args: ExtenderArgs, now_s: float) -> bool:
+        """Whether this call asks about the same pod and the nodes that were left."""
+        return (
+            args.nodes is None
+            and args.pod is self.args.pod
+            and args.names == self.names
+            and now_s - self.at_s <= _PREPARED_S
+        )
+
+
 class ExtenderService:
     """Answers for one cluster, in the event loop that the states belong to. Pass every change of
     the cluster to `observe`."""
@@ -132,6 +156,7 @@ class ExtenderService:
         # By uid: decisions about pods that are on no node yet, and when a call was about a pod.
         self._pending: OrderedDict[str, Decision] = OrderedDict()
         self._called_s: OrderedDict[str, float] = OrderedDict()
+        self._asked: _Asked | None = None
         self._events = EventRecorder(cluster, clock, lambda: self._events.write())
 
     def nodes(self) -> Mapping[str, Node]:
@@ -175,6 +200,7 @@ class ExtenderService:
     def filter(self, args: ExtenderArgs) -> tuple[list[str], dict[str, str]]:
         """The nodes that pass, in the order of the arguments, and a reason for each other node.
         Raises ExtenderError."""
+        self._asked = None
         pod, view = self._pod_and_view(args)
         if pre_filter_failure(pod) is not None:
             decision = self._step.decide(view, pod)
@@ -185,7 +211,7 @@ class ExtenderService:
         if np.count_nonzero(passes) <= 1:
             self._decide(args, view, pod, results)  # kube-scheduler does not call prioritize
         names = view.table.names
-        passing = {names[i] for i in np.flatnonzero(passes)}
+        passing = {names[i] for i in np.flatnonzero(passes).tolist()}
         refused = results[KUBE_SCHEDULER].passes & ~passes
         unknown = [name for name in args.names if name not in view.table.index]
         failed = {
@@ -193,12 +219,26 @@ class ExtenderService:
             **args.unreadable,
             **{names[i]: reason for i, reason in _reasons(refused, results)},
         }
-        return [name for name in args.names if name in passing], failed
+        left = [name for name in args.names if name in passing]
+        if len(left) > 1 and args.nodes is None:
+            self._asked = _Asked(args, tuple(left), pod, view, results, self._clock.now_s())
+        return left, failed
+
+    def prepare(self) -> None:
+        """Decide about the pod of the last filter call. kube-scheduler runs its own Score plugins
+        before it calls prioritize, so nobody waits for this. A change of the cluster undoes it."""
+        if (asked := self._asked) is not None:
+            decision = self._step.decide(asked.view, asked.pod, asked.results)
+            self._asked = replace(asked, decision=decision)
 
     def prioritize(self, args: ExtenderArgs) -> dict[str, int]:
         """Node name -> 0 to 10, for the known nodes that pass. Raises ExtenderError."""
-        pod, view = self._pod_and_view(args)
-        decision = self._decide(args, view, pod, self._filter(args, view, pod))
+        asked, self._asked = self._asked, None
+        if asked is not None and asked.is_followed_by(args, self._clock.now_s()):
+            decision = self._decide(args, asked.view, asked.pod, asked.results, asked.decision)
+        else:
+            pod, view = self._pod_and_view(args)
+            decision = self._decide(args, view, pod, self._filter(args, view, pod))
         if decision.node is None:
             raise ExtenderError(decision.why)
         return decision.priorities()
@@ -264,6 +304,10 @@ class ExtenderService:
     def observe(self, change: ClusterChange) -> None:
         """Learn from the watch on which nodes the pods are."""
         self._expected.notify()
+        if self._asked is not None and not (
+            isinstance(change, PodChanged) and change.pod.uid == self._asked.pod.uid
+        ):
+            self._asked = None
         match change:
             case Relisted(pods=pods):
                 for pod in pods:
@@ -282,7 +326,9 @@ class ExtenderService:
 
     def _pod_and_view(self, args: ExtenderArgs) -> tuple[Pod, ClusterView]:
         """The pod, and the cluster without it."""
-        pod = args.pod if self._profile.check_unmodelled else replace(args.pod, problem=None)
+        pod = args.pod
+        if pod.problem is not None and not self._profile.check_unmodelled:
+            pod = replace(pod, problem=None)
         self._expected.withdraw(pod.uid)
         now_s = self._clock.now_s()
         if len(pod.uid) <= _MAX_UID:
@@ -310,10 +356,16 @@ class ExtenderService:
         return {KUBE_SCHEDULER: theirs, **self._step.filter(view, pod)}
 
     def _decide(
-        self, args: ExtenderArgs, view: ClusterView, pod: Pod, results: Mapping[str, FilterResult]
+        self,
+        args: ExtenderArgs,
+        view: ClusterView,
+        pod: Pod,
+        results: Mapping[str, FilterResult],
+        decision: Decision | None = None,
     ) -> Decision:
-        """Decide, record the decision, and expect the pod on the chosen node."""
-        decision = self._step.decide(view, pod, results)
+        """Decide, record the decision, and expect the pod on the chosen node. decision: as it was
+        prepared."""
+        decision = decision or self._step.decide(view, pod, results)
         self._record(args, decision)
         _, _, scores = decision.basis()
         if decision.node is not None and scores is not None:
@@ -329,7 +381,7 @@ class ExtenderService:
         known = self._state.pod(pod.uid)
         if known is None:
             known = Pod(pod.namespace, pod.name, uid=pod.uid[:_MAX_UID])
-            if args.pod_bytes > _MAX_UNKNOWN_POD_BYTES:
+            if len(args.pod_json) > _MAX_UNKNOWN_POD_BYTES:
                 decision = decision.without_basis()
         # Of the given nodes, only those that differ from the watch's take memory.
         given, shown = args.nodes or {}, self._state.nodes()

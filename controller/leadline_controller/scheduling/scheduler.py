@@ -56,6 +56,8 @@ from leadline_controller.telemetry.state import TelemetryState
 log = logging.getLogger(__name__)
 
 BINDINGS_AT_ONCE = 128
+_PODS_A_TURN = 8
+_TURN_S = 0.001
 _WARM_UP_POLL_S = 0.2
 _BANDWIDTH_POLL_S = 1.0
 # A move waits for the eviction, the end of the pod and its replacement, 300 s each by default.
@@ -202,6 +204,7 @@ class Scheduler:
             await self._wait_for_change(None)
         while self._step.not_ready_reason() is not None:
             await self._clock.sleep(_WARM_UP_POLL_S)
+        started, turn_ends_s = 0, float("-inf")
         while True:
             await self._slots.acquire()
             if not self._leadership.leads():
@@ -222,8 +225,12 @@ class Scheduler:
                 await self._wait_for_change(timeout_s)
             else:
                 self._start(pod)
-                # The watch needs its turn between two decisions.
-                await asyncio.sleep(0)
+                started += 1
+                # The watch needs its turn, but each costs system calls, and the bindings of one
+                # turn are sent together.
+                if started >= _PODS_A_TURN or self._clock.now_s() >= turn_ends_s:
+                    await asyncio.sleep(0)
+                    started, turn_ends_s = 0, self._clock.now_s() + _TURN_S
 
     async def _schedule_batch(self, first: Pod, batches: BatchPlanner) -> None:
         """Collect pods for the window, plan them together, and decide on each as planned. A thread
@@ -292,15 +299,19 @@ class Scheduler:
             self._changed.set()
 
     async def _wait_for_change(self, timeout_s: float | None) -> None:
-        waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
-        if timeout_s is not None:
-            waits.append(asyncio.ensure_future(self._clock.sleep(max(timeout_s, 0.0))))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        if timeout_s is None:
+            await self._changed.wait()
+        elif not self._changed.is_set():
+            timeout = asyncio.create_task(self._change_after(timeout_s))
+            try:
+                await self._changed.wait()
+            finally:
+                timeout.cancel()
         self._changed.clear()
+
+    async def _change_after(self, timeout_s: float) -> None:
+        await self._clock.sleep(max(timeout_s, 0.0))
+        self._changed.set()
 
     def _start(self, pod: Pod, batch: Batch | None = None) -> None:
         """Decide, and bind in a task. No await may come between the queue's pop and the

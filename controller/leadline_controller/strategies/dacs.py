@@ -139,6 +139,8 @@ class Dacs(Strategy):
     def _image_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """t^IM (Eq. 10): until the images are there, if their layers and a node's speed are
         known."""
+        if not view.images.knows(view.table, pod):
+            return np.full(nodes.size, self.image_s)
         time_s = view.pull(pod).time_s[nodes]
         known = ~np.isnan(time_s)
         if not known.any():

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import socket
+import sys
 import time
 import uuid
 
@@ -18,6 +19,7 @@ from leadline_controller.wiring.controller import Controller, running
 from leadline_controller.wiring.profiles import scheduling_profile
 
 _COLLECT_AFTER = 20_000
+_SWITCH_INTERVAL_S = 0.0005
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
@@ -46,6 +48,9 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
     gc.freeze()
     # The default threshold would start a collection after a few hundred new pods.
     gc.set_threshold(_COLLECT_AFTER)
+    # Python lets another thread go on for 5 ms, such as the one that receives measurements, while
+    # a pod or kube-scheduler waits.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     how = scheduling_profile(settings)
     notifier, heartbeats = Notifier(os.environ), Heartbeats(time.monotonic)
     async with KubeCluster.connect(settings.kubeconfig) as cluster:

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.api.extender_protocol import (
     ProtocolError,
+    ReadPod,
     error_result,
     filter_result,
     host_priorities,
     read_binding_args,
     read_extender_args,
 )
-from leadline_controller.scheduling.extender_service import ExtenderBindingArgs
+from leadline_controller.framework.model import Node
+from leadline_controller.scheduling.extender_service import ExtenderArgs, ExtenderBindingArgs
 
 from tests.controller.scheduling.extender_harness import args, extender_args, pod_manifest, wide
 from tests.kube.objects import node
@@ -28,6 +30,38 @@ def test_node_names_are_parsed() -> None:
     assert (arguments.pod.key, arguments.pod.uid) == ("default/web", "uid-web")
     assert arguments.pod.annotations.bandwidth_mbps == 5
     assert (arguments.names, arguments.nodes) == (("n2", "n1"), None)
+
+
+def test_the_pod_of_the_last_call_is_not_read_again() -> None:
+    def ask(made: Any, last: ReadPod | None, spaces: str = "") -> ExtenderArgs:
+        body = f'{{"Pod":{spaces}{json.dumps(made)},"Nodes":null,"NodeNames":["n1","n2"]}}'
+        return read_extender_args(body.encode(), last=last)
+
+    first = ask(pod_manifest("web", 5), None)
+    last = ReadPod(first.pod_json, first.pod)
+    again = ask(pod_manifest("web", 5), last, "  ")
+    assert again.pod is first.pod
+    assert ask(pod_manifest("web", 5), None, "  ").pod_json == first.pod_json
+    assert (again.pod_json, again.names) == (first.pod_json, first.names)
+    other = ask(pod_manifest("web", 6), last)
+    assert other.pod.annotations.bandwidth_mbps == 6
+    assert json.loads(other.pod_json) == pod_manifest("web", 6)
+    for after in (b"x", b"}"):
+        with pytest.raises(ProtocolError, match="no JSON"):
+            read_extender_args(b'{"Pod":' + first.pod_json + after + b"}", last=last)
+
+
+@pytest.mark.parametrize("names", [["n1", "n2"], ["n2", "n1", "n1"], ["n3"], ["\u00e4"]])
+def test_names_are_the_same_whether_their_nodes_are_known_or_not(names: list[str]) -> None:
+    known = {each: Node(each) for each in ("n1", "n2")}
+    body = args(pod_manifest("web"), names)
+    assert read_extender_args(body, known).names == read_extender_args(body).names == tuple(names)
+
+
+@pytest.mark.parametrize("names", [["n1", 3], ["n1", ["n1"]], [{}], ["n1"] * 20_001])
+def test_names_that_are_no_names_are_refused_beside_known_ones(names: Any) -> None:
+    with pytest.raises(ProtocolError, match="NodeNames"):
+        read_extender_args(args(pod_manifest("web"), names), {"n1": Node("n1")})
 
 
 def test_whole_nodes_are_sent_back_unchanged() -> None:

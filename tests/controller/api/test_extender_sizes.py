@@ -9,7 +9,7 @@ from dataclasses import replace
 import aiohttp
 import pytest
 from leadline_controller.api import extender_protocol as protocol
-from leadline_controller.api.extender import Body, Limits
+from leadline_controller.api.extender import Limits
 from leadline_controller.api.extender_json import StoppedError
 from leadline_controller.scheduling.extender_service import ExtenderArgs
 
@@ -100,7 +100,7 @@ async def test_the_bytes_of_all_requests_are_bounded() -> None:
 async def test_parsing_ends_with_its_request(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began, ended = threading.Event(), threading.Event()
 
-    def read_for_ever(_body: Body, _known: object, stopped: Callable[[], bool]) -> ExtenderArgs:
+    def read_for_ever(*_: object, stopped: Callable[[], bool]) -> ExtenderArgs:
         began.set()
         while not stopped():
             time.sleep(0.001)

@@ -144,6 +144,27 @@ def test_pods_that_wait_for_images_make_the_queue() -> None:
     assert scene.queued() == [20.0, 0.0]
 
 
+def test_a_queue_is_made_again_only_when_its_images_change() -> None:
+    scene = Scene(node("n1"), node("n2"))
+    images = scene.state.images
+
+    def wait(name: str, *awaited: str) -> None:
+        scene.state.apply(PodChanged(pod(name, *awaited, on="n1", awaited_images=awaited)))
+
+    wait("first", WEB)
+    queued = images.table(scene.table).queued
+    for number in range(3):
+        wait(f"more-{number}", WEB)
+        assert images.table(scene.table).queued is queued
+    scene.state.apply(PodDeleted(pod("first", WEB, on="n1")))
+    assert images.table(scene.table).queued is queued, "others wait for the same image"
+    wait("other", WEB, DB)
+    assert scene.queued() == [60.0, 0.0]
+    for name in ("other", *(f"more-{number}" for number in range(3))):
+        scene.state.apply(PodDeleted(pod(name, on="n1")))
+    assert (scene.queued(), images.table(scene.table).queued) == ([0.0, 0.0], {})
+
+
 def test_an_assumed_pod_waits_too() -> None:
     scene = Scene(node("n1"))
     pending = pod("web", WEB, awaited_images=(WEB,))
@@ -226,7 +247,7 @@ def test_only_the_first_question_for_a_pods_images_shows_how_long_a_kubelet_take
 
 
 def test_pods_that_wait_are_gone_through_once_and_not_for_each_node() -> None:
-    class Counted(dict[str, tuple[Pod, str]]):
+    class Counted(dict[str, dict[str, Pod]]):
         read = 0
 
         def values(self) -> Any:

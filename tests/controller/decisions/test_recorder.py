@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from leadline_controller.decisions import recorder as recorder_module
 from leadline_controller.decisions.explanation import explanation
 from leadline_controller.decisions.log import BOUND, DELETED, GONE, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import DatabaseReading, Recorder
@@ -16,6 +17,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodDeleted
 from leadline_controller.strategies.dacs import Dacs
 
+from tests.contracts.harnesses import PATIENCE_S
 from tests.controller.builders import node, pod, view
 from tests.controller.decisions.test_log import decision, name_of
 
@@ -59,6 +61,30 @@ async def test_a_deleted_pod_is_no_longer_pending(
         # The log knows it no more if it was evicted; listings look for the pod in the cluster.
         assert await outcomes(recorder, "placed") == [BOUND if limit == 1 else DELETED]
         assert await outcomes(recorder, "again") == ["failed: 503"]
+    finally:
+        await recorder.stop()
+
+
+async def test_a_burst_is_written_after_it_or_when_somebody_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "_GATHER_S", 0.01)
+    monkeypatch.setattr(recorder_module, "_PAUSE_S", 60.0)
+    monkeypatch.setattr(recorder_module, "_LONGEST_BURST_S", 60.0)
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
+    recorder.start()
+    try:
+        await recorder.about("default/none")
+        add_pending(DecisionLog(sink=recorder.put), ("first", "second"))
+        await asyncio.sleep(0.3)
+        assert recorder.waiting_bytes() > 0
+        assert await outcomes(recorder, "second") == [PENDING]
+        assert recorder.waiting_bytes() == 0
+        monkeypatch.setattr(recorder_module, "_LONGEST_BURST_S", 0.05)
+        add_pending(DecisionLog(sink=recorder.put), ("third",))
+        async with asyncio.timeout(PATIENCE_S):
+            while recorder.waiting_bytes():  # noqa: ASYNC110  # its thread tells nobody
+                await asyncio.sleep(0.01)
     finally:
         await recorder.stop()
 

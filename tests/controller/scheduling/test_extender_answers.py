@@ -5,9 +5,13 @@ from dataclasses import replace
 
 import pytest
 from leadline_controller.decisions.log import PENDING
-from leadline_controller.framework.ports import NodeChanged
+from leadline_controller.framework.cycle import Scores
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import NodeChanged, PodChanged
+from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling.extender_service import ExtenderBindingArgs, ExtenderError
+from leadline_controller.strategies.dacs import Dacs
 
 from tests.controller.scheduling.extender_harness import (
     NAMES,
@@ -66,6 +70,54 @@ async def test_the_strategys_choice_has_priority_10_and_the_worst_0(
     ranks = harness.extender_service.prioritize(
         extender_args(pod_manifest("web", data_mb="100"), ["n1", "n2"])
     )
+    assert ranks == {"n1": 0, "n2": 10}
+
+
+@pytest.mark.parametrize("between", ["nothing", "its own pod", "a node", "another pod", "time"])
+async def test_what_is_prepared_answers_prioritize_unless_the_cluster_changes(
+    harness: ExtenderHarness, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    scored: list[Pod] = []
+    score = Dacs.score
+
+    def count(strategy: Dacs, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        scored.append(pod)
+        return score(strategy, view, pod, candidates)
+
+    monkeypatch.setattr(Dacs, "score", count)
+    service, made = harness.extender_service, pod_manifest("web", 50, data_mb="100")
+    arguments = extender_args(made, NAMES)
+    left, _ = service.filter(arguments)
+    service.prepare()
+    assert len(scored) == 1
+    match between:
+        case "its own pod":
+            harness.hear(PodChanged(pending(made)))
+        case "a node":
+            harness.hear(NodeChanged(read_node(wide("n2", 5))))
+        case "another pod":
+            harness.put("other", 60)
+        case "time":
+            await harness.clock.advance(1.1)
+    ranks = service.prioritize(replace(arguments, names=tuple(left)))
+    assert len(scored) == (1 if between in ("nothing", "its own pod") else 2)
+    alone = ExtenderHarness(list(harness.state.nodes().values()))
+    alone.list()
+    assert ranks == alone.extender_service.prioritize(extender_args(made, left))
+    record = harness.decisions.get("default/web")
+    assert record is not None
+    assert record.node is not None
+    assert (ranks[record.node], record.outcome) == (10, PENDING)
+    scored.clear()
+    service.prioritize(replace(arguments, names=tuple(left)))
+    assert len(scored) == 1, "what was prepared is used once"
+
+
+async def test_what_is_prepared_is_no_answer_about_other_nodes(harness: ExtenderHarness) -> None:
+    arguments = extender_args(pod_manifest("web", data_mb="100"), NAMES)
+    harness.extender_service.filter(arguments)
+    harness.extender_service.prepare()
+    ranks = harness.extender_service.prioritize(replace(arguments, names=("n1", "n2")))
     assert ranks == {"n1": 0, "n2": 10}
 
 

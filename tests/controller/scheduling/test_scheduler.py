@@ -77,6 +77,32 @@ async def test_pods_of_higher_priority_are_bound_first() -> None:
     assert harness.where() == {"p0": None, "p1": None, "p2": "n1", "p3": "n1"}
 
 
+async def test_bindings_of_a_burst_begin_together_but_not_all_of_them() -> None:
+    """Those of one turn of the event loop are sent together; the watch has a turn between."""
+    turns, begun = 0, Counter[int]()
+
+    class TimingCluster(CountingCluster):
+        async def bind(self, bound: Pod, node: str) -> None:
+            begun[turns] += 1
+            await super().bind(bound, node)
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    cluster = TimingCluster([node("n1", cpu=100_000)], [pod(f"p{i:02}") for i in range(40)])
+    harness = SchedulerHarness(cluster)
+    counting = asyncio.create_task(count())
+    async with harness.running():
+        await harness.clock.advance(1)
+    counting.cancel()
+    assert begun.total() == 40
+    assert begun.most_common(1)[0][1] <= 9
+    assert len(begun) <= 7
+
+
 async def test_a_burst_is_spread_and_overcommits_no_node() -> None:
     each = BINDINGS_AT_ONCE // 5 + 3  # so that some have to wait for a slot
     nodes = [node(f"n{i}", cpu=500 * each) for i in range(5)]
