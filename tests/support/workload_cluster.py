@@ -192,6 +192,16 @@ class FaultyApi:
         cluster._allow()
         self._lose()
 
+    async def nominate(self, pod: Pod, node: str | None) -> None:
+        self._check("nominate")
+        await self._cluster.nominate(pod, node)
+        self._lose()
+
+    async def preempt(self, pod: Pod, message: str) -> None:
+        self._check("preempt")
+        await self._cluster.preempt(pod, message)
+        self._lose()
+
     async def deployment(self, namespace: str, owner: Owner) -> Workload | None:
         self._check("read a Deployment")
         return await self._cluster.deployment(namespace, owner)

@@ -158,7 +158,8 @@ class ApiServer:
     async def delete(self, path: str, uid: str, fence: Fence | None = None) -> None:
         """Delete an object if it still has this uid; `fence` as for `post`."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        await _read_json(await self._request("DELETE", path, {}, body, fence=fence))
+        content = json.dumps(body).encode()
+        await _read_json(await self._request("DELETE", path, {}, content, fence))
 
     @asynccontextmanager
     async def stream(
