@@ -17,6 +17,9 @@ from leadline_controller.framework.ports import ClusterChange, UnavailableError
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 from tests.support.manual_clock import ManualClock
 
+# It computes for long, as simulated networks do.
+pytestmark = pytest.mark.experiment
+
 SEEDS = range(15)
 STEPS = 60
 NODES = 4
