@@ -29,7 +29,7 @@ _SCHEMAS = (
 
 def today() -> list[str]:
     """The lines of all schemas."""
-    lines = []
+    lines: list[str] = []
     for each in _SCHEMAS:
         schema = FileDescriptorProto()
         each.DESCRIPTOR.CopyToProto(schema)
