@@ -24,7 +24,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout test-outage attack bench day experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-chart helm test-home-assistant prometheus vendor screenshots clean
+.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout test-outage attack bench day experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -160,6 +160,13 @@ keda: env kubelets ## Build KEDA's operator and metrics adapter for `make test-k
 test-keda: PACKAGES += $(CONTAINERS)
 test-keda: env packages keda ## Have KEDA and the HPA controller scale a service by Leadline's answers
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py tests/lab/test_response_time.py
+
+# The Go module builds once, in some minutes. The cases that Leadline's filters and preferences are
+# compared on, and KEDA, need the newest.
+test-oldest: export LEADLINE_TEST_KUBERNETES = oldest
+test-oldest: env packages control-plane ## Run the tests of the cluster against the oldest Kubernetes that k3s maintains
+	$(PYTEST) -q -m "cluster and not keda" tests/kube \
+		--ignore-glob='tests/kube/test_oracle*.py' --ignore=tests/kube/test_predicates.py --ignore=tests/kube/test_scores.py
 
 # The package index is needed once, or again when its lock file changes.
 test-home-assistant: env packages ## Have Home Assistant's MQTT integration read what a controller publishes

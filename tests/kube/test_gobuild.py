@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.kube.gobuild import built
-from tests.kube.sources import ControlPlaneError
+from tests.kube.sources import RELEASES, ControlPlaneError, kubernetes_version
 
 GO = """#!/bin/sh
 [ "$1" = env ] && echo "$FAKE_VERSION" && exit
-echo "built" >> "$HOME/builds"
+echo "$@" >> "$HOME/builds"
 [ -n "$FAKE_FAILS" ] && echo "no such module" >&2 && exit 1
 while [ "$1" != -o ]; do shift; done
 sleep 0.2
@@ -51,6 +51,18 @@ def test_another_go_builds_another_binary(
     second = built(go, {**environ, "FAKE_VERSION": "go1.100"})
     assert first != second
     assert builds(tmp_path) == 2
+
+
+def test_the_oldest_kubernetes_is_another_binary_of_its_own_module_versions(
+    go: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    newest = built(go, environ)
+    oldest = {**environ, "LEADLINE_TEST_KUBERNETES": "oldest"}
+    assert built(go, oldest) != newest
+    first, second = (tmp_path / "builds").read_text().splitlines()
+    assert "-modfile" not in first
+    assert f"-modfile={RELEASES['oldest'] / 'go.mod'} " in second
+    assert f"gitVersion={kubernetes_version(oldest)} " in second
 
 
 def test_the_cache_follows_xdg(go: Path, environ: dict[str, str], tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.kube.sources import (
+    RELEASES,
     Binaries,
     Cluster,
     ControlPlaneError,
     GoToolchain,
     find_source,
     kubernetes_version,
+    module_versions,
     usual_gos,
 )
 
@@ -95,4 +97,14 @@ def test_a_variable_with_a_missing_path_is_an_error(
 
 
 def test_the_kubernetes_version_is_the_one_in_go_mod() -> None:
-    assert kubernetes_version().startswith("v1.")
+    newest, oldest = (
+        kubernetes_version({"LEADLINE_TEST_KUBERNETES": release}) for release in RELEASES
+    )
+    assert kubernetes_version({}) == newest
+    minors = [int(each.split(".")[1]) for each in (newest, oldest)]
+    assert minors[0] > minors[1]
+
+
+def test_another_release_is_refused() -> None:
+    with pytest.raises(ControlPlaneError, match="expected newest or oldest, got 'old'"):
+        module_versions({"LEADLINE_TEST_KUBERNETES": "old"})

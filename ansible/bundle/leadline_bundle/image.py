@@ -22,11 +22,12 @@ from tempfile import TemporaryDirectory
 
 from leadline_bundle import debian, oci
 from leadline_bundle.build import PARTS, release_version
+from leadline_bundle.commands import Command
 from leadline_bundle.debian import Package
 from leadline_bundle.lock import read_lock
 from leadline_bundle.oci import File
 from leadline_bundle.targets import Target
-from leadline_bundle.tools import BundleError, Cache, default_cache, ended
+from leadline_bundle.tools import BundleError, Cache
 from leadline_bundle.wheels import EPOCH_S, Wheels
 
 # Go's and Debian's name of an architecture -> what uname calls it.
@@ -294,34 +295,26 @@ def build(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the images; the exit code is 0, 1 after an error, or 130 after Ctrl-C."""
-    checkout = Path(__file__).resolve().parents[3]
-    parser = argparse.ArgumentParser(prog="leadline_bundle.image", description="Make OCI images.")
-    parser.add_argument("--source", type=Path, default=checkout, help="the checkout (this one)")
-    parser.add_argument("--out", type=Path, help="their folder (dist/image in the checkout)")
-    parser.add_argument(
-        "--cache", type=Path, default=default_cache("image"), help="downloads (%(default)s)"
-    )
-    parser.add_argument(
+    command = Command("leadline_bundle.image", "OCI images", "dist/image", "image")
+    command.parser.add_argument(
         "--apt-sources",
         type=Path,
         help=f"a sources.list with Debian {debian.CODENAME} (this machine's)",
     )
-    parser.add_argument("--lock", action="store_true", help="only write the lock of packages again")
-    options = parser.parse_args(argv)
-    os.umask(0o022)
-    source = options.source.resolve()
+    command.parser.add_argument(
+        "--lock", action="store_true", help="only write the lock of packages again"
+    )
 
-    def work() -> None:
+    def work(options: argparse.Namespace) -> None:
         if options.lock:
             names = {name for packages in PACKAGES.values() for name in packages}
             debian.write_lock(debian.LOCK, names, ARCHITECTURES, os.environ, options.apt_sources)
             return
-        out = (options.out or source / "dist/image").resolve()
         cache = Cache(options.cache)
-        for file in build(source, out, cache, os.environ, options.apt_sources):
+        for file in build(options.source, options.out, cache, os.environ, options.apt_sources):
             sys.stdout.write(f"{file}\n")
 
-    return ended("image", work)
+    return command.run(argv, work)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from urllib.parse import quote
 
 from leadline_bundle import debian, image
 from leadline_bundle.build import PARTS, release_version
+from leadline_bundle.commands import Command
 from leadline_bundle.debian import Package
-from leadline_bundle.tools import Cache, default_cache, ended, run
+from leadline_bundle.tools import Cache, run
 from leadline_bundle.wheels import EPOCH_S, UV, Wheels, environment
 
 LOCK = Path(__file__).parents[3] / "requirements-release.lock"
@@ -126,23 +127,13 @@ def _of_image(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build all of it; the exit code is 0, 1 after an error, or 130 after Ctrl-C."""
-    checkout = Path(__file__).resolve().parents[3]
-    parser = argparse.ArgumentParser(prog="leadline_bundle.release", description="Make a release.")
-    parser.add_argument("--source", type=Path, default=checkout, help="the checkout (this one)")
-    parser.add_argument("--out", type=Path, help="the folder (dist/release in the checkout)")
-    parser.add_argument(
-        "--cache", type=Path, default=default_cache("image"), help="downloads (%(default)s)"
-    )
-    options = parser.parse_args(argv)
-    os.umask(0o022)
-    source = options.source.resolve()
 
-    def work() -> None:
-        out = (options.out or source / "dist/release").resolve()
-        for file in build(source, out, Cache(options.cache), os.environ):
+    def work(options: argparse.Namespace) -> None:
+        for file in build(options.source, options.out, Cache(options.cache), os.environ):
             sys.stdout.write(f"{file}\n")
 
-    return ended("release", work)
+    command = Command("leadline_bundle.release", "a release", "dist/release", "image")
+    return command.run(argv, work)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,24 +43,6 @@ def run(command: Sequence[str | Path], environ: Mapping[str, str], what: str) ->
         errors = [line for line in lines if line.lower().startswith(("error:", "caused by:"))]
         last = (errors or [line for line in lines if line])[-3:]
         raise BundleError(f"{what}: {' | '.join(last) or 'it failed and did not say why'}")
-
-
-def ended(name: str, work: Callable[[], None]) -> int:
-    """Do the work of a command; returns the exit code: 0, 1 after an error, 130 after Ctrl-C. name:
-    of the command, before what goes wrong."""
-    try:
-        work()
-    except BundleError as error:
-        why = str(error)
-    except OSError as error:  # a full disk, or no permission
-        why = f"{error.filename}: {error.strerror}"
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{name}: interrupted\n")
-        return 130
-    else:
-        return 0
-    sys.stderr.write(f"{name}: {why}\n")
-    return 1
 
 
 def default_cache(name: str) -> Path:

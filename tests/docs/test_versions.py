@@ -1,0 +1,48 @@
+"""docs/versions.md names the releases that the tests are built with."""
+
+import re
+from pathlib import Path
+
+import yaml
+from leadline_bundle.image import PYTHON
+from leadline_bundle.targets import TARGETS
+
+from tests.chart.helm import CHART, VERSION
+from tests.kube.gobuild import KEDA_MODULE
+from tests.kube.sources import kubernetes_version
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "versions.md").read_text()
+
+
+def row(first: str) -> str:
+    (found,) = re.findall(rf"^\| {re.escape(first)} \| (.+) \|$", PAGE, re.MULTILINE)
+    return str(found)
+
+
+def test_the_page_has_the_kubernetes_of_the_tests() -> None:
+    for release, target in (("newest", "make test`"), ("oldest", "make test-oldest`")):
+        version = kubernetes_version({"LEADLINE_TEST_KUBERNETES": release}).removeprefix("v")
+        assert target in row(f"{version.rpartition('.')[0]} ({version})")
+        assert (
+            f"\n{target.rstrip('`').removeprefix('make ')}:"
+            in (REPOSITORY / "Makefile").read_text()
+        )
+
+
+def test_the_page_has_the_oldest_kubernetes_that_the_chart_takes() -> None:
+    wanted = yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"]
+    oldest = re.fullmatch(r">=(\d+\.\d+)\.0-0", wanted)
+    assert oldest
+    assert re.search(rf"^\| {oldest[1]} to .* the chart installs", PAGE, re.MULTILINE)
+
+
+def test_the_page_has_the_versions_of_the_rest() -> None:
+    pythons = sorted({target.python for target in TARGETS})
+    assert all(python in row("Python of boards and server") for python in pythons)
+    assert f"the image has Debian's {PYTHON}" in PAGE
+    assert row("Helm") == VERSION.removeprefix("v")
+    (keda,) = re.findall(r"kedacore/keda/v2 v(\d+\.\d+)", (KEDA_MODULE / "go.mod").read_text())
+    assert row("KEDA") == keda
+    wanted = (REPOSITORY / "tests/home_assistant/requirements.in").read_text()
+    assert f"homeassistant=={row('Home Assistant')}\n" in wanted
