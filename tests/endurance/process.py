@@ -36,6 +36,7 @@ from tests.endurance.loop import SimulatedLoop
 # The database's thread writes about as fast as the loop decides; beyond this the loop waits.
 _BEHIND_BYTES = 16 << 20
 _FIRST_UP_S = 20.0
+_JOURNAL = "decisions.db-wal"
 _RUNNING: ContextVar[Process] = ContextVar("running")
 
 
@@ -167,22 +168,23 @@ class Process:
         self._stop.set()
         await asyncio.wait((self.task,))
 
-    def kill(self, to: Path, random: Random | None = None) -> None:
-        """End it as SIGKILL does, and copy its files as they are. random: as a power cut does,
-        which may also lose the end of the journal."""
+    def kill(self, to: Path | None, random: Random | None = None) -> None:
+        """End it as SIGKILL does, and copy its files as they are, unless nobody needs them. random:
+        as a power cut does, which may also lose the end of the journal."""
         self.connection.cut()
         if self._session is not None:
             self._session.stop()
+        self.task.cancel()
+        if to is None:
+            return
         self.recorder.settle()
         to.mkdir()
-        for name in ("decisions.db", "decisions.db-wal"):
+        for name in (self.path.name, _JOURNAL):
             if (self.folder / name).exists():
                 shutil.copy(self.folder / name, to / name)
-        journal = to / "decisions.db-wal"
-        if random is not None and journal.exists():
-            with journal.open("r+b") as file:
-                file.truncate(random.randint(0, journal.stat().st_size))
-        self.task.cancel()
+        if random is not None and (to / _JOURNAL).exists():
+            with (to / _JOURNAL).open("r+b") as file:
+                file.truncate(random.randint(0, (to / _JOURNAL).stat().st_size))
 
 
 def new_session(

@@ -12,12 +12,14 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from urllib.request import urlopen
 
 from tests.attack.check import Check
+from tests.attack.soak_clients import Client
 from tests.attack.units import TRACEBACK
 from tests.bench.boards import CLUSTER, Pace, reporting
 from tests.endurance.bookkeeper import NodeFacts
@@ -43,7 +45,7 @@ OUTAGES = 14
 KILLED_AT, UPGRADED_AT = (0.08, 0.17), 0.27
 SETTLED_S, RESTED_S, LOOK_S = 60.0, 150.0, 10.0
 CONNECTED, START_S = "connected to the broker", 120.0
-LAST_S = 90.0
+LAST_S, SCRAPE_S = 90.0, 5.0
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Real:
     controller: Daemon
     log: Path
     cluster: Cluster
+    metrics: str
     samples: list[Sample] = field(default_factory=list)
     restarts: int = 0
     compared: int = 0
@@ -91,8 +94,10 @@ class Real:
         return found
 
     def look(self) -> None:
-        """Let the bookkeeper look at the pending pods."""
+        """Let the bookkeeper look at the pending pods, and Prometheus at the controller."""
         cluster = self.cluster
+        with suppress(OSError), urlopen(self.metrics, timeout=SCRAPE_S) as answer:  # noqa: S310
+            answer.read()
         with cluster.lock:
             cluster.book.look(cluster.now_s(), self.disturbed_s + SETTLED_S)
 
@@ -145,11 +150,13 @@ def parts(folder: Path, hours: float) -> Iterator[Real]:
         room = (f"{CPU_M}m", f"{MEMORY_MIB}Mi", PODS_MOST)
         side_by_side(lambda name: admin.add_node(node(name, *room)), names)
         log, config = folder / "controller.log", folder / "controller.toml"
+        address, scraped = (f"127.0.0.1:{free_port()}" for _ in range(2))
         config.write_text(
             f'cluster = "{CLUSTER}"\nwarm_up_s = 3\n'
             f'[broker]\nhost = "127.0.0.1"\nport = {broker.port}\n'
             f'[kubernetes]\nkubeconfig = "{kubeconfig}"\n'
-            f'[grpc]\naddress = "127.0.0.1:{free_port()}"\n'
+            f'[grpc]\naddress = "{address}"\n[web]\naddress = "127.0.0.1:{free_port()}"\n'
+            f'[metrics]\naddress = "{scraped}"\n[publish]\nhome_assistant = true\n'
             f"[decisions]\nmax_mb = {DECISIONS_MB}\n"
         )
         controller = Daemon("leadline_controller", config, log)
@@ -163,7 +170,8 @@ def parts(folder: Path, hours: float) -> Iterator[Real]:
             facts = {"cpu": CPU_M, "memory": MEMORY_MIB << 20, "pods": PODS_MOST}
             cluster.book.node_is(name, NodeFacts(facts))
         cleanup.enter_context(cluster.living())
-        yield Real(plane, broker, controller, log, cluster)
+        cleanup.enter_context(Client(address).asking())
+        yield Real(plane, broker, controller, log, cluster, f"http://{scraped}/metrics")
 
 
 def schedule(real: Real, whole_s: float) -> list[tuple[float, Callable[[], str]]]:

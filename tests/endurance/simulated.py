@@ -213,31 +213,56 @@ class Endurance:
         self._wall_s += self.random.choice((-1, 1)) * self.random.uniform(60.0, 900.0)
 
     def _begin_restart(self) -> None:
-        task = asyncio.create_task(self._restart(self.counts["restarts begun"] % 3))
+        if len(self._processes) != 1:
+            return  # another restart is under way
+        how = (self._kill, self._upgrade, self._lose_power, self._take_over)
+        self.counts["restarts begun"] += 1
+        self._disturb()
+        task = asyncio.create_task(how[self.counts["restarts begun"] % len(how)]())
         self._restarting.add(task)
         task.add_done_callback(self._restarting.discard)
 
-    async def _restart(self, kind: int) -> None:
-        """In turn: SIGKILL, an upgrade, a power cut of the server."""
-        if not self._processes:
-            return  # another restart is under way
-        self.counts["restarts begun"] += 1
-        self._disturb()
-        process = self._processes.pop()
-        self.counts[("killed", "upgraded", "without power")[kind]] += 1
-        if kind == 1:
-            await process.end()
-            process.connection.cut()
-            folder = process.folder
-        else:
-            folder = self._new_folder()
-            process.kill(folder, self.random if kind == 2 else None)
-        self._ended.add(process.task)
-        process.task.add_done_callback(partial(self._over, process.folder, folder))
-        if kind == 2:
-            self._machine.boot()
-        await asyncio.sleep((2.0, 5.0, 45.0)[kind])
+    async def _kill(self) -> None:
+        self.counts["killed"] += 1
+        process, folder = self._processes.pop(), self._new_folder()
+        process.kill(folder)
+        self._watch_end(process, folder)
+        await asyncio.sleep(2.0)
         self._begin(folder)
+
+    async def _lose_power(self) -> None:
+        self.counts["without power"] += 1
+        process, folder = self._processes.pop(), self._new_folder()
+        process.kill(folder, self.random)
+        self._watch_end(process, folder)
+        self._machine.boot()
+        await asyncio.sleep(45.0)
+        self._begin(folder)
+
+    async def _upgrade(self) -> None:
+        self.counts["upgraded"] += 1
+        process = self._processes.pop()
+        await process.end()
+        process.connection.cut()
+        self._watch_end(process, process.folder)
+        await asyncio.sleep(5.0)
+        self._begin(process.folder)
+
+    async def _take_over(self) -> None:
+        """A standby on the same machine, with files of its own, leads after the leader's death."""
+        self.counts["taken over"] += 1
+        folder = self._new_folder()
+        self._begin(folder)
+        await asyncio.sleep(60.0)
+        self._disturb()
+        process = self._processes.pop(0)
+        process.kill(None)
+        self._watch_end(process, folder)
+
+    def _watch_end(self, process: Process, used: Path) -> None:
+        """used: the folder of the next one."""
+        self._ended.add(process.task)
+        process.task.add_done_callback(partial(self._over, process.folder, used))
 
     def _over(self, old: Path, used: Path, task: asyncio.Task[None]) -> None:
         self._ended.discard(task)
