@@ -41,7 +41,7 @@ class Sample:
 
     def __str__(self) -> str:
         return (
-            f"{self.at_s / 3600:>7.2f}{self.rss_bytes / MB:>8.1f}{self.descriptors:>7}"
+            f"{self.at_s / 3600:>7.3f}{self.rss_bytes / MB:>8.1f}{self.descriptors:>7}"
             f"{self.threads:>9}{self.database_bytes / 1024:>9.0f}{self.log_bytes / 1024:>9.0f}"
             f"{self.created:>10}{self.bound:>10}{self.gone:>10}{self.pending:>9}"
             f"{self.restarts:>10}{self.violations:>7}"

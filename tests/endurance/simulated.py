@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from leadline_controller import loops
 from leadline_controller.config import Settings
 from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.probing.planning import ProbeLimits
@@ -40,6 +41,8 @@ from tests.endurance.samples import Sample, database_bytes, process_now
 HOUR_S = 3600.0
 JOURNAL_MB = 8
 _FIRST_UNIX_S = 1_800_000_000.0
+# Rarer than in the controller: `make day` has the planner at its own pace.
+_TICK_S, _ESTIMATE_S, _SAMPLER_S = 30.0, 900.0, 30.0
 _LOOK_S = 30.0
 # A rested cluster, whose decisions can be compared with the database.
 _RESTED_S = 150.0
@@ -48,14 +51,14 @@ _SETTLED_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a run goes. churn_per_s: new pods a second in the busy share of each hour, and a tenth of
-    it in the rest. faults: how often everything goes wrong, 1.0 for the rates in FAULTS."""
+    """How a run goes. churn_per_s: new pods a second in the busy share of each hour, and a
+    hundredth of it in the rest. faults: how often all goes wrong, 1.0 for the rates in FAULTS."""
 
     hours: float = 72.0
     boards: int = 200
     seed: int = 0
     churn_per_s: float = 10.0
-    busy_share: float = 1.0
+    busy_share: float = 0.1
     faults: float = 1.0
     max_mb: int = 64
     sample_s: float = HOUR_S
@@ -67,9 +70,9 @@ class Run:
             boards=self.boards,
             hours=self.hours,
             seed=self.seed,
-            report_every_s=60.0,
-            limits=ProbeLimits(interval_s=300.0, ping_interval_s=300, ping_ttl_s=900),
-            ttl=TimesToLive(report_s=150.0, rtt_s=1500.0),
+            report_every_s=300.0,
+            limits=ProbeLimits(interval_s=600.0, ping_interval_s=1800, ping_ttl_s=5400),
+            ttl=TimesToLive(report_s=700.0, rtt_s=6000.0),
         )
 
 
@@ -157,6 +160,9 @@ class Endurance:
         with (
             self.boards.agents_clock(),
             patch("leadline_controller.wiring.controller.BrokerSession", new_session),
+            patch.object(loops, "_PROBE_TICK_S", _TICK_S),
+            patch.object(loops, "_ESTIMATE_EVERY_S", _ESTIMATE_S),
+            patch.object(loops, "_SAMPLE_EVERY_S", _SAMPLER_S),
         ):
             for board in self.boards.boards:
                 self._members.join(board)
@@ -181,7 +187,7 @@ class Endurance:
     def _next_arrival_s(self) -> float:
         run = self.run_as
         is_busy = self.loop.now_s % HOUR_S < run.busy_share * HOUR_S
-        return self.random.expovariate(run.churn_per_s * (1.0 if is_busy else 0.1))
+        return self.random.expovariate(run.churn_per_s * (1.0 if is_busy else 0.01))
 
     # What goes wrong.
 
