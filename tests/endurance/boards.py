@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import partial
 from math import inf
 from random import Random
@@ -137,6 +138,8 @@ class EnduringBoards(Boards):
 
     def __init__(self, plan: Plan, loop: SimulatedLoop, book: Bookkeeper) -> None:
         self._loop = loop
+        # Not that of the controller that sent a lease, which would keep it from being freed.
+        self._context = copy_context()
         super().__init__(plan)
         self.small_audit = SmallAuditor(self.audit, book)
         self.audit = self.small_audit
@@ -151,7 +154,7 @@ class EnduringBoards(Boards):
         return []  # messages go to the sessions
 
     def at(self, when_s: float, event: Callable[[], None]) -> None:
-        self._loop.call_at(when_s, self._happen, event)
+        self._loop.call_at(when_s, self._happen, event, context=self._context)
 
     def _happen(self, event: Callable[[], None]) -> None:
         self.now_s = self._loop.now_s
