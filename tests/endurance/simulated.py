@@ -317,22 +317,23 @@ class Endurance:
                 self.book.violated("the controller ended", now_s, process.name)
 
     async def _sample(self) -> None:
+        while not self._processes:  # noqa: ASYNC110  # between two there is nothing to measure
+            await asyncio.sleep(1.0)
         gc.collect()
         now_s = self.loop.now_s
-        if self._processes and now_s - self._rested_since_s > _RESTED_S:
-            process = self._processes[0]
+        process = self._processes[0]
+        if now_s - self._rested_since_s > _RESTED_S:
             await process.recorder.measure()  # after all that waits is written
             self.counts["decisions compared"] += compare(process.path, self.book, now_s)
         rss, descriptors, threads = process_now()
         book = self.book
-        path = self._processes[0].path if self._processes else Path("/nonexistent")
         self.samples.append(
             Sample(
                 now_s,
                 rss,
                 descriptors,
                 threads,
-                database_bytes(path),
+                database_bytes(process.path),
                 self.log.bytes,
                 book.counts["created"],
                 book.counts["bound"],
