@@ -24,7 +24,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout test-outage attack bench day experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
+.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout test-outage attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -86,6 +86,13 @@ bench: env packages control-plane ## Measure speed and size, side by side in one
 
 day: env ## Simulate a whole day of 5,000 boards with all faults, half an hour of one core
 	$(PY) -m tests.bench.day whole
+
+endurance: env ## Simulate 72 hours of 200 boards with all that goes wrong, on one core
+	$(PY) -m tests.endurance simulated
+
+# MINUTES=10 for less time.
+endurance-real: env packages control-plane ## Run 2 hours on a real broker and API server while everything goes away in turn
+	$(PY) -m tests.endurance real --minutes $(or $(MINUTES),120)
 
 experiments: env ## Run the papers' experiments and write docs/experiments.md
 	rm -f docs/experiments/*

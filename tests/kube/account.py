@@ -59,9 +59,9 @@ def applied(admin: Api) -> Iterator[None]:
                 admin.delete(path)
 
 
-def login(admin: Api, admins_file: Path, file: Path) -> Path:
-    """Write a kubeconfig with a new token of one hour for the account; returns the file."""
-    answer = admin.create(f"{ACCOUNT}/token", {"spec": {"expirationSeconds": 3600}})
+def login(admin: Api, admins_file: Path, file: Path, lasts_s: int = 3600) -> Path:
+    """Write a kubeconfig with a new token for the account; returns the file."""
+    answer = admin.create(f"{ACCOUNT}/token", {"spec": {"expirationSeconds": lasts_s}})
     config = json.loads(admins_file.read_text())
     for user in config["users"]:
         user["user"] = {"token": answer["status"]["token"]}

@@ -11,6 +11,7 @@ import json
 import ssl
 import tempfile
 import threading
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from http import HTTPStatus
 from http.client import HTTPSConnection
@@ -89,6 +90,17 @@ class Api:
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise ApiError(answer.status, text)
         return text
+
+    def watch(self, path: str, version: str) -> Iterator[Any]:
+        """Yield each change of a collection after `version`, until the server ends it."""
+        with closing(self._connect()) as client:
+            query = f"watch=1&allowWatchBookmarks=false&resourceVersion={version}"
+            client.request("GET", f"{path}?{query}", headers=self._headers)
+            answer = client.getresponse()
+            if answer.status >= HTTPStatus.BAD_REQUEST:
+                raise ApiError(answer.status, answer.read().decode())
+            for line in answer:
+                yield json.loads(line)
 
     def _connection(self) -> AbstractContextManager[HTTPSConnection]:
         """Return a connection for one call: another call may be to a server that restarted."""

@@ -175,8 +175,7 @@ class ClusterState:
                 self._relist_reservations(pods)
                 self._pods = {pod.uid: pod for pod in pods}
                 self.images.relisted(nodes)
-                for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
-                    del self._assumed[uid]
+                self._drop_absent()
                 self._stale = True
                 self._table = NodeTable(())  # so that `table` counts all pods again
                 self._occupancy = Occupancy(self._table, self._occupancy)
@@ -342,6 +341,15 @@ class ClusterState:
     def _is_free(self, uid: str) -> bool:
         pod = self._pods.get(uid)
         return pod is not None and pod.node_name is None
+
+    def _drop_absent(self) -> None:
+        """After a relist, end what is assumed of pods that are bound or gone. A run may go on for
+        days, and the pods that it placed may have gone unseen."""
+        for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
+            del self._assumed[uid]
+        for uid in list(self._placed_by_uid):
+            if (pod := self._pods.get(uid)) is None or pod.finished:
+                self._leave_run(uid)
 
     def _node_of(self, pod: Pod) -> str | None:
         return pod.node_name or self._assumed.get(pod.uid)

@@ -58,6 +58,10 @@ _SELECT = (
     " LEFT JOIN rules ON rules.id = rule LEFT JOIN boots AS f ON f.id = first_boot"
     " LEFT JOIN boots AS b ON b.id = decisions.boot {rest}"
 )
+_BOOT = (
+    "INSERT INTO boots (boot, started_unix_s) VALUES (?, ?)"
+    " ON CONFLICT (boot) DO UPDATE SET started_unix_s = {started} RETURNING id"
+)
 
 
 class Database:
@@ -69,6 +73,7 @@ class Database:
         self._max_bytes = max_bytes
         self._max_age_s = max_age_s
         self._ids: dict[tuple[object, ...], int] = {}
+        self._booted: tuple[object, ...] | None = None  # as the file has the present boot
         self.unreadable = 0
         if isinstance(path, Path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -137,7 +142,7 @@ class Database:
         """Write all of the changes or none. A record that repeats the last decision about its pod
         replaces it and adds to its count."""
         with self._transaction():
-            self._boot_id(now.boot, now.started_unix_s)
+            self._set_boot(now)
             for change in changes:
                 if isinstance(change, DecisionRecord):
                     self._add(change)
@@ -172,6 +177,7 @@ class Database:
                 yield
         except BaseException:
             self._ids.clear()
+            self._booted = None
             self._series.forget()
             raise
 
@@ -197,21 +203,29 @@ class Database:
             (
                 *(record.pod, record.uid, record.node, record.why, record.outcome, record.times),
                 rule_id,
-                self._boot_id(record.first.boot, record.first.started_unix_s),
+                self._boot_id(record.first),
                 record.first.up_s,
-                self._boot_id(record.last.boot, record.last.started_unix_s),
+                self._boot_id(record.last),
                 record.last.up_s,
                 record.explanation,
             ),
         )
 
-    def _boot_id(self, boot: str, started_unix_s: float | None) -> int:
-        """The id of this run of the machine; the newest known start time replaces the others."""
-        return self._id(
-            "INSERT INTO boots (boot, started_unix_s) VALUES (?, ?) ON CONFLICT (boot) DO UPDATE"
-            " SET started_unix_s = coalesce(excluded.started_unix_s, started_unix_s) RETURNING id",
-            (boot, None if started_unix_s is None else round(started_unix_s)),
-        )
+    def _set_boot(self, now: Moment) -> None:
+        """What the clocks say now of the machine's start replaces what they said earlier, also if
+        it is what they said before that: a clock that jumped is set back."""
+        booted = now.boot, _rounded(now.started_unix_s)
+        if booted != self._booted:
+            kept = "coalesce(excluded.started_unix_s, started_unix_s)"
+            self._number(_BOOT.format(started=kept), booted)
+            self._booted = booted
+
+    def _boot_id(self, moment: Moment) -> int:
+        """The id of this run of the machine. Of its start, the record knows no more than the
+        file."""
+        kept = "coalesce(started_unix_s, excluded.started_unix_s)"
+        values = moment.boot, _rounded(moment.started_unix_s)
+        return self._id(_BOOT.format(started=kept), values)
 
     def _id(self, sql: str, values: tuple[object, ...]) -> int:
         if values not in self._ids:
@@ -349,6 +363,10 @@ def _record_of(columns: Sequence[Any]) -> DecisionRecord | None:
         *(_options_of(options), outcome, first, last, times),
         explanation=explanation,
     )
+
+
+def _rounded(unix_s: float | None) -> int | None:
+    return None if unix_s is None else round(unix_s)
 
 
 def _is_between(value: object, highest: float) -> bool:

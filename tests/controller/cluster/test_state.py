@@ -325,6 +325,17 @@ def test_a_pod_may_be_listed_before_its_node() -> None:
     assert dict(zip(state.table.names, cpu(state), strict=True))["late"] == 500
 
 
+def test_pods_that_went_while_the_watch_was_broken_are_not_of_the_run() -> None:
+    state = cluster(*(pods := [pod(name) for name in "abc"]))
+    for each in pods:
+        state.assume(each, "n1", charge={CPU: 700})
+    gone, done, there = (replace(each, node_name="n1") for each in pods)
+    state.apply(Relisted((node("n1"), node("n2")), (replace(done, finished=True), there)))
+    assert gone.uid not in {each.uid for each, _ in state.pods()}
+    assert seen(state).placed_in_run.tolist() == [1, 0]
+    assert seen(state).charged_in_run[CPU].tolist() == [200, 0]
+
+
 def test_a_run_counts_the_pods_that_it_placed() -> None:
     state = cluster(first := pod("a"), second := pod("b"))
     state.assume(first, "n1")

@@ -182,6 +182,19 @@ def test_a_wrong_clock_deletes_nothing() -> None:
     assert names(database) == ["without a clock", "with one", "after a jump"]
 
 
+def test_a_clock_that_jumped_and_was_set_back_dates_as_if_it_had_not() -> None:
+    machine, database = Machine(), open_database(MEMORY)
+    for jump_s in (0.0, DAY_S, -DAY_S):
+        before = machine.record(f"before a jump of {jump_s} s")
+        assert machine.unix_s is not None
+        machine.unix_s += jump_s
+        database.write([before], machine.now())
+    database.write([machine.record("last")], machine.now())
+    machine.reboot("boot-2", off_s=3600.0)
+    ages_s = [record.last.age_s(machine.now()) for record in database.all()]
+    assert ages_s == pytest.approx([3600.0] * 4, abs=1.0)
+
+
 def foreign(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE theirs (x)")
