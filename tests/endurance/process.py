@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -184,8 +185,18 @@ class Process:
             if (self.folder / name).exists():
                 shutil.copy(self.folder / name, to / name)
         if random is not None and (to / _JOURNAL).exists():
+            size = (to / _JOURNAL).stat().st_size
             with (to / _JOURNAL).open("r+b") as file:
-                file.truncate(random.randint(0, (to / _JOURNAL).stat().st_size))
+                file.truncate(random.randint(min(self._synced_bytes(), size), size))
+
+    def _synced_bytes(self) -> int:
+        """What a power cut leaves of the journal at least: SQLite has it synchronized before it
+        copies it into the file (see sqlite.org/walformat.html, 4.2: nBackfill)."""
+        with self.path.open("rb") as file:
+            page_bytes = int.from_bytes(file.read(18)[16:])
+        with self.path.with_name(f"{self.path.name}-shm").open("rb") as file:
+            copied = int.from_bytes(file.read(100)[96:], sys.byteorder)
+        return 32 + copied * (24 + page_bytes)
 
 
 def new_session(
