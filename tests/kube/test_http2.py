@@ -78,8 +78,12 @@ class Client:
         may_send: Callable[[], object] = lambda: None,
     ) -> Response:
         until_s = asyncio.get_running_loop().time() + limit_s
-        head = request_head(path, FIELDS, len(body))
-        return await self.multiplexer.request(head, body, may_send, until_s)
+
+        def head() -> bytes:
+            may_send()
+            return request_head(path, FIELDS, len(body))
+
+        return await self.multiplexer.request(head, body, until_s)
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from leadline_controller.scheduling.extender_service import ExtenderArgs, Extend
 # Kubernetes itself is tested with 5,000.
 MAX_NODES = 20_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LONGEST_NAME = 253
 
 
 class ProtocolError(Exception):
@@ -199,8 +200,13 @@ def _names(names: object, known: Mapping[str, Node]) -> tuple[str, ...]:
     return found
 
 
-@lru_cache(maxsize=MAX_NODES)
 def _quoted(name: str) -> str:
+    # Only names that a node may have are worth the memory.
+    return _quoted_name(name) if len(name) <= _LONGEST_NAME else json.dumps(name)
+
+
+@lru_cache(maxsize=MAX_NODES)
+def _quoted_name(name: str) -> str:
     return json.dumps(name)
 
 

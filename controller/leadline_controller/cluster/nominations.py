@@ -28,7 +28,10 @@ class Nominations:
 
     def make(self, uid: str, node: str | None) -> None:
         """Nominate a pod for a node; None for no node any more."""
-        self._made[uid] = node
+        if self._shown.get(uid) == node:
+            self._made.pop(uid, None)
+        else:
+            self._made[uid] = node
 
     def withdraw(self, uid: str) -> None:
         """What was made is not to be: what the watch shows counts again."""

@@ -82,11 +82,13 @@ class Reservations:
         self._taken = {moved: taker for moved, taker in self._taken.items() if taker != uid}
 
     def apply(self, view: ClusterView, pod: Pod | None) -> ClusterView:
-        """The view with the kept room counted, except what `pod` may take, or what is kept for its
-        own replacement."""
+        """The view with the kept room counted, except what `pod` may take: what is kept for it or
+        for its own replacement, and for pods of lower priority."""
         own = None if pod is None else self._open.get(pod.uid) or self.of(pod)
         for each in self._free():
             at = view.table.index.get(each.node)
+            if pod is not None and each.pod.priority < pod.priority:
+                continue
             if at is not None and each is not own:
                 kept = replace(each.pod, uid=f"reserved-{each.pod.uid}", claims=(), disks=())
                 # Nothing was placed yet, and nothing is pulled yet.

@@ -347,9 +347,13 @@ class ClusterState:
         days, and the pods that it placed may have gone unseen."""
         for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
             del self._assumed[uid]
-        for uid in list(self._placed_by_uid):
+        for uid, (node, *_) in list(self._placed_by_uid.items()):
             if (pod := self._pods.get(uid)) is None or pod.finished:
                 self._leave_run(uid)
+            elif pod.node_name not in (None, node):
+                # Another scheduler chose, and what it is charged there is not known.
+                self._leave_run(uid)
+                self._join_run(uid, pod.node_name, {})
 
     def _node_of(self, pod: Pod) -> str | None:
         return pod.node_name or self._assumed.get(pod.uid)

@@ -295,7 +295,7 @@ class Recorder:
                 if not queries:
                     break  # decisions have their turn
             if wrote:
-                durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
+                durable_at_s = min(durable_at_s, self._now().up_s + _DURABLE_AFTER_S)
             for query in queries:
                 query(store)
             self._measure(store)

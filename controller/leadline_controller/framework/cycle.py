@@ -308,11 +308,16 @@ def filtered(view: ClusterView, pod: Pod, filters: Mapping[str, Filter]) -> dict
     """Run these filters. As in kube-scheduler, a node for which other pods of at least the pod's
     priority are nominated must pass with them and without them: they may come, or go elsewhere."""
     results = {name: run(view, pod) for name, run in filters.items()}
-    expected: dict[int, ClusterView] = {}
+    expected: dict[int, list[Pod]] = {}
     for other, node in view.nominated:
         if other.priority >= pod.priority and other.uid != pod.uid:
-            expected[node] = expected.get(node, view).with_placement(other, node)
-    for node, with_others in expected.items():
+            expected.setdefault(node, []).append(other)
+    for node, others in expected.items():
+        if not all(result.passes[node] for result in results.values()):
+            continue  # which spares most nodes of a full cluster
+        with_others = view
+        for other in others:
+            with_others = with_others.with_placement(other, node)
         for name, run in filters.items():
             among = run(with_others, pod)
             if results[name].passes[node] and not among.passes[node]:

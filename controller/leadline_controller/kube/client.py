@@ -93,11 +93,7 @@ class ApiServer:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 10))
         self._not_before_s = 0.0
         self._logged_in_s = float("-inf")
-        self._multiplexer: Multiplexer | None = None
-        rest, configuration = client.rest_client, client.configuration
-        if self.url.startswith("https:") and rest.proxy is None:
-            make_tls = partial(http2_context, configuration)
-            self._multiplexer = Multiplexer(self.url, make_tls, rest.server_hostname)
+        self._multiplexer = self._new_multiplexer()
         # The header block of every request over it, and the fields that it was made of.
         self._block: tuple[dict[str, str], bytes] = ({}, b"")
 
@@ -116,6 +112,12 @@ class ApiServer:
             if server._multiplexer is not None:
                 server._multiplexer.close()
             await client.close()
+
+    def _new_multiplexer(self) -> Multiplexer | None:
+        rest, configuration = self._client.rest_client, self._client.configuration
+        if not self.url.startswith("https:") or rest.proxy is not None:
+            return None
+        return Multiplexer(self.url, partial(http2_context, configuration), rest.server_hostname)
 
     @property
     def url(self) -> str:
@@ -142,6 +144,7 @@ class ApiServer:
             try:
                 return await self._post_multiplexed(self._multiplexer, path, content, fence)
             except NotOfferedError:
+                _log.info("%s has no HTTP/2: each binding takes a connection of its own", self.url)
                 self._multiplexer = None
         return await _read_json(await self._request("POST", path, {}, content, fence=fence))
 
@@ -228,7 +231,6 @@ class ApiServer:
         await self._wait_for_retry_after(longest_s, path)
         left_s = _fenced_timeout(self._timeout, fence).total
         assert left_s is not None  # noqa: S101  # every ApiServer has a limit
-        asked = server.path + (path if fence is None else f"{path}?timeout={left_s:.3f}s")
         fields = {
             ":method": "POST",
             ":scheme": "https",
@@ -241,12 +243,15 @@ class ApiServer:
             await self._client.update_params_for_auth(fields, [], ["BearerToken"])
             if fields != self._block[0]:
                 self._block = fields, field_block(fields)
-            response = await multiplexer.request(
-                request_head(asked, self._block[1], len(body)),
-                body,
-                partial(_remaining_s, fence),
-                _now_s() + left_s,
-            )
+            block = self._block[1]
+
+            def head() -> bytes:
+                asked = server.path + path
+                if fence is not None:  # it may have waited for its turn
+                    asked += f"?timeout={_fenced_timeout(self._timeout, fence).total:.3f}s"
+                return request_head(asked, block, len(body))
+
+            response = await multiplexer.request(head, body, _now_s() + left_s)
         except OSError as error:
             if fence is not None:
                 _remaining_s(fence)
@@ -283,10 +288,14 @@ class ApiServer:
         if _now_s() < self._logged_in_s + _MIN_LOGIN_INTERVAL_S:
             return
         self._logged_in_s = _now_s()
+        before = self.url
         try:
             await self._login.refresh(self._client.configuration)
         except KubeConfigError as error:
             _log.warning("can't renew the credentials: %s", error)
+        if self.url != before and self._multiplexer is not None:
+            self._multiplexer.close()
+            self._multiplexer = self._new_multiplexer()
 
 
 class _FencedBody(aiohttp.BytesPayload):

@@ -10,6 +10,7 @@ which only the status and Retry-After are read.
 """
 
 import asyncio
+import math
 import ssl
 import struct
 from collections import deque
@@ -60,15 +61,15 @@ class Response(NamedTuple):
 
 
 class Exchange:
-    """A request and its answer. head: its header block. may_send: called right before the request
-    is written; what it raises ends the request."""
+    """A request and its answer. head: makes its header block, right before it is written; what it
+    raises ends the request."""
 
-    __slots__ = ("answer", "body", "done", "head", "may_send", "response", "sent_s", "stream")
+    __slots__ = ("answer", "body", "done", "head", "response", "sent_s", "stream")
 
-    def __init__(self, head: bytes, body: bytes, may_send: Callable[[], object]) -> None:
-        self.head, self.body, self.may_send = head, body, may_send
+    def __init__(self, head: Callable[[], bytes], body: bytes) -> None:
+        self.head, self.body = head, body
         self.done: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self.sent_s: float | None = None
+        self.sent_s = math.inf
         self.stream = 0  # none before it is sent
         self.response: tuple[int, str] | None = None
         self.answer: list[bytes] = []
@@ -126,13 +127,11 @@ class Connection(asyncio.Protocol):
             raise NotOfferedError
         return connection
 
-    async def request(
-        self, head: bytes, body: bytes, may_send: Callable[[], object], until_s: float
-    ) -> Response:
-        """Send a request and wait for its answer, until this loop time. head: as `request_head`
-        makes it. Raises TimeoutError; RefusedError, and other ConnectionErrors if it may have
-        taken effect."""
-        exchange = Exchange(head, body, may_send)
+    async def request(self, head: Callable[[], bytes], body: bytes, until_s: float) -> Response:
+        """Send a request and wait for its answer, until this loop time. head: called right before
+        it is written, for what `request_head` makes; what it raises ends the request. Raises
+        TimeoutError; RefusedError, and other ConnectionErrors if it may have taken effect."""
+        exchange = Exchange(head, body)
         self._waiting.append(exchange)
         self._flush_soon()
         timer = self._loop.call_at(until_s, self._expire, exchange)
@@ -140,14 +139,17 @@ class Connection(asyncio.Protocol):
             return await exchange.done
         finally:
             timer.cancel()
-            if self._streams.pop(exchange.stream, None) is not None and self.is_open:
+            if self._streams.pop(exchange.stream, None) is not None:
                 # Nobody waits for the answer any more.
-                self._transport.write(_frame(_RST_STREAM, 0, exchange.stream, _UINT.pack(_CANCEL)))
+                if not self._transport.is_closing():
+                    reset = _frame(_RST_STREAM, 0, exchange.stream, _UINT.pack(_CANCEL))
+                    self._transport.write(reset)
                 self._flush_soon()
+                self._close_if_done()
 
-    def close(self) -> None:
+    def close(self, reason: str = "the connection was closed") -> None:
         """End the connection, and all requests with it."""
-        self.is_open = False
+        self._end(reason)
         self._transport.abort()
 
     # Called by the transport.
@@ -176,8 +178,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End all requests."""
+        self._end(f"the connection broke: {error}" if error else _GOING)
+
+    def _end(self, reason: str) -> None:
         self.is_open = False
-        reason = f"the connection broke: {error}" if error else "the server closed the connection"
         for exchange in self._streams.values():
             exchange.fail(ConnectionResetError(reason))
         self._refuse_waiting(reason)
@@ -203,10 +207,7 @@ class Connection(asyncio.Protocol):
                     take(flags, stream & _LAST_STREAM, data[at : at + length])
                 at += length
         except (_BrokenProtocolError, IndexError, ValueError, struct.error) as error:
-            self._refuse_waiting("the connection broke")
-            for exchange in self._streams.values():
-                exchange.fail(ConnectionAbortedError(f"the server's HTTP/2 is broken: {error}"))
-            self.close()
+            self.close(f"the server's HTTP/2 is broken: {error}")
         self._left = data[at:]
 
     # Sending.
@@ -231,7 +232,7 @@ class Connection(asyncio.Protocol):
             if exchange.done.done():
                 continue
             try:
-                exchange.may_send()
+                head = exchange.head()
             except Exception as error:  # noqa: BLE001  # the caller of this request gets it
                 exchange.fail(error)
                 continue
@@ -240,7 +241,7 @@ class Connection(asyncio.Protocol):
             exchange.sent_s = self._loop.time()
             self._window_bytes -= len(exchange.body)
             frames += (
-                _frame(_HEADERS, _END_HEADERS, stream, exchange.head),
+                _frame(_HEADERS, _END_HEADERS, stream, head),
                 _frame(_DATA, _END_STREAM, stream, exchange.body),
             )
         if frames:
@@ -250,9 +251,10 @@ class Connection(asyncio.Protocol):
 
     def _expire(self, exchange: Exchange) -> None:
         exchange.fail(TimeoutError())
-        if exchange.sent_s is not None and self._heard_s < exchange.sent_s:
+        oldest = next(iter(self._streams.values()), None)
+        if exchange.stream and oldest is not None and self._heard_s < oldest.sent_s:
             # Nothing came since then, so the peer may be gone; later requests need another one.
-            self.close()
+            self.close("the server does not answer")
 
     def _refuse_waiting(self, reason: str) -> None:
         while self._waiting:
@@ -285,6 +287,7 @@ class Connection(asyncio.Protocol):
             error = RefusedError if refused else ConnectionResetError
             exchange.fail(error("the server reset the request"))
             self._flush_soon()
+            self._close_if_done()
 
     def _take_goaway(self, _flags: int, _stream: int, payload: bytes) -> None:
         last = _UINT.unpack_from(payload)[0] & _LAST_STREAM
@@ -337,9 +340,9 @@ class Connection(asyncio.Protocol):
                 self._finish(stream, exchange)
 
     def _finish(self, stream: int, exchange: Exchange) -> None:
-        del self._streams[stream]
         if exchange.response is None:
             raise _BrokenProtocolError("an answer without a status")
+        del self._streams[stream]
         if not exchange.done.done():
             exchange.done.set_result(Response(*exchange.response, b"".join(exchange.answer)))
         if self._waiting:
@@ -347,7 +350,7 @@ class Connection(asyncio.Protocol):
         self._close_if_done()
 
     def _close_if_done(self) -> None:
-        if not (self.is_open or self._streams):
+        if not (self.is_open or self._streams or self._transport.is_closing()):
             self._transport.close()
 
 

@@ -28,17 +28,15 @@ class Multiplexer:
         self._connection: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None
 
-    async def request(
-        self, head: bytes, body: bytes, may_send: Callable[[], object], until_s: float
-    ) -> Response:
+    async def request(self, head: Callable[[], bytes], body: bytes, until_s: float) -> Response:
         """Send a request and wait for its answer; see Connection. Raises OSError, and
         NotOfferedError if the server does not speak HTTP/2."""
         connection = await self._open_connection(until_s)
         try:
-            return await connection.request(head, body, may_send, until_s)
+            return await connection.request(head, body, until_s)
         except RefusedError:
             connection = await self._open_connection(until_s)
-            return await connection.request(head, body, may_send, until_s)
+            return await connection.request(head, body, until_s)
 
     def close(self) -> None:
         """End the connection, and all requests with it."""

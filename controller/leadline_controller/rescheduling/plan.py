@@ -21,6 +21,7 @@ from leadline_controller.framework.cycle import (
     Strategy,
     best,
     feasible_nodes,
+    filtered,
     filters_with,
     pre_filter_failure,
 )
@@ -157,7 +158,7 @@ def propose(
     failure = pre_filter_failure(pod)
     if failure is not None:
         return Stay(pod.key, node, f"it could not be placed again: {failure}")
-    results = {name: run(view, pod) for name, run in filters_with(filters, strategy).items()}
+    results = filtered(view, pod, filters_with(filters, strategy))
     others = feasible_nodes(view, results)
     others = others[others != source]
     if not others.size:

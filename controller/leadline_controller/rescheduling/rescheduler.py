@@ -11,7 +11,7 @@ from typing import Literal
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.record import DecisionRecord
-from leadline_controller.framework.cycle import Filter, Prefer, Strategy, filters_with
+from leadline_controller.framework.cycle import Filter, Prefer, Strategy, filtered, filters_with
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.ports import (
     Clock,
@@ -463,8 +463,8 @@ class Rescheduler:
                 return f"{found.target} is better than {move.target} now"
         else:
             without = view.without_placement(pod, view.table.index[move.source])
-            for name, run in filters_with(profile.filters, profile.strategy).items():
-                result = run(without, wanted)
+            filters = filters_with(profile.filters, profile.strategy)
+            for name, result in filtered(without, wanted, filters).items():
                 if not result.passes[target]:
                     return f"{move.target}: {name}: {result.reason(target)}"
         return ""
@@ -475,4 +475,5 @@ class Rescheduler:
         pod = profile.profiled(move.pod)
         target = view.table.index.get(move.target)
         filters = filters_with(profile.filters, profile.strategy)
-        return target is not None and all(run(view, pod).passes[target] for run in filters.values())
+        results = filtered(view, pod, filters).values()
+        return target is not None and all(each.passes[target] for each in results)

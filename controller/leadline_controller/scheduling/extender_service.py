@@ -227,7 +227,7 @@ class ExtenderService:
     def prepare(self) -> None:
         """Decide about the pod of the last filter call. kube-scheduler runs its own Score plugins
         before it calls prioritize, so nobody waits for this. A change of the cluster undoes it."""
-        if (asked := self._asked) is not None:
+        if (asked := self._asked) is not None and asked.decision is None:
             decision = self._step.decide(asked.view, asked.pod, asked.results)
             self._asked = replace(asked, decision=decision)
 
@@ -401,6 +401,7 @@ class ExtenderService:
     async def _bind(self, pod: Pod, node: str) -> None:
         view = self._state.view(self._telemetry, self._clock.now_s(), pod)
         self._state.assume(pod, node, charge=self._step.charge_on(view, pod, node))
+        self._asked = None  # what is prepared does not count this pod
         try:
             await self._cluster.bind(pod, node)
         except ClusterError as error:

@@ -6,6 +6,7 @@ before each eviction the cluster is looked at again.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
@@ -32,11 +33,15 @@ from leadline_controller.framework.preemption import (
 )
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.scheduling.decision_step import DecisionStep
+from leadline_controller.scheduling.queue import LONGEST_UNSCHEDULABLE_S
 
 # Longer than pods take to end by default, 30 s. One that hangs is not waited for any longer.
 ENDING_S = 90.0
 # How long the watch may take to show an eviction whose answer was lost.
 _IN_DOUBT_S = 1.0
+# After a search that found no victims the workload rests for so many times as long: a search over
+# 1,000 full nodes takes up to a second, and each event of the cluster may ask for another one.
+_REST_AFTER_SEARCH = 100
 _SHOWN = 5
 
 
@@ -85,6 +90,8 @@ class Preemptor:
         # By uid, the pods that end though the watch may not show it; and until when that counts.
         self._evicted: dict[str, float] = {}
         self._ending_since_s: dict[str, float] = {}
+        # By uid of the pod, or of its owner: when to look for victims again.
+        self._not_before_s: dict[str, float] = {}
 
     def plan(self, decision: Decision) -> Preemption | None:
         """What to do for the pod of this decision, which has no node; None for nothing."""
@@ -107,6 +114,9 @@ class Preemptor:
             if ending:
                 why = f"it waits for {ending} preempted pods on {nominated}"
                 return Preemption(pod, nominated, (), why)
+        key, begun_s = pod.owner.uid if pod.owner else pod.uid, self._clock.now_s()
+        if nominated is None and begun_s < self._not_before_s.get(key, -np.inf):
+            return None
         found = best_candidates(
             find_candidates(
                 view,
@@ -120,9 +130,21 @@ class Preemptor:
         )
         if found:
             return self._chosen(decision, view, found)
+        now_s = self._clock.now_s()
+        self._look_again(key, now_s + _REST_AFTER_SEARCH * (now_s - begun_s))
         if nominated is not None:
             return Preemption(pod, None, (), "evicting them would not make it fit")
         return None
+
+    def refused(self, pod: Pod) -> None:
+        """The API server forbids a preemption for this pod, and would forbid it again."""
+        key = pod.owner.uid if pod.owner else pod.uid
+        self._look_again(key, self._clock.now_s() + LONGEST_UNSCHEDULABLE_S)
+
+    def _look_again(self, key: str, at_s: float) -> None:
+        now_s = self._clock.now_s()
+        later = {each: s for each, s in self._not_before_s.items() if s > now_s}
+        self._not_before_s = {**later, key: at_s}
 
     async def carry_out(self, plan: Preemption) -> Then:
         """Nominate the node and evict the victims, one after the other as long as each is needed.
@@ -134,10 +156,10 @@ class Preemptor:
                 for other, node in self._state.nominated():
                     is_ours = other.scheduler_name == self._scheduler_name
                     if node == plan.node and is_ours and other.priority < plan.pod.priority:
-                        await self._nominate(other, None)
+                        with suppress(NotFoundError, ConflictError):  # it is gone
+                            await self._nominate(other, None)
             for victim in plan.victims:
-                known = self._state.pod(victim.uid)
-                if known is None or known.terminating or self._is_evicted(victim.uid):
+                if not self._stays_on(victim.uid, plan.node):
                     continue
                 view = self._step.view(plan.pod)
                 if (
@@ -168,6 +190,7 @@ class Preemptor:
         """The pod with this uid is gone."""
         self._evicted.pop(uid, None)
         self._ending_since_s.pop(uid, None)
+        self._not_before_s.pop(uid, None)
 
     def keep_only(self, uids: set[str]) -> None:
         """All pods but these are gone."""
@@ -192,15 +215,27 @@ class Preemptor:
         try:
             await self._cluster.preempt(victim, f"{self._scheduler_name}: makes room for {by}")
         except (NotFoundError, ConflictError):
-            return  # gone, or made again under the same name
+            # Gone, or made again under the same name; only the watch can tell.
+            self._evicted[victim.uid] = self._clock.now_s() + _IN_DOUBT_S
+            return
         except UnavailableError:
             self._evicted[victim.uid] = self._clock.now_s() + _IN_DOUBT_S
             raise
         except BaseException:
-            del self._evicted[victim.uid]
+            self._evicted.pop(victim.uid, None)
             raise
         message = f"Preempted by {by} on node {plan.node}; this pod has priority {victim.priority}"
         self._tell(victim, Event("Normal", "Preempted", message))
+
+    def _is_on(self, pod: Pod, node: str | None) -> bool:
+        return not pod.finished and self._state.node_of(pod.uid) == node
+
+    def _stays_on(self, uid: str, node: str | None) -> bool:
+        """Whether the pod takes room on the node, and goes on to."""
+        pod = self._state.pod(uid)
+        if pod is None or pod.terminating or self._is_evicted(uid):
+            return False
+        return self._is_on(pod, node)
 
     def _is_evicted(self, uid: str) -> bool:
         return self._clock.now_s() < self._evicted.get(uid, -np.inf)
@@ -217,9 +252,11 @@ class Preemptor:
     def _fits_without_victims(self, view: ClusterView, plan: Preemption) -> bool:
         """Whether the victims still make room: others may have come, and the node may be gone."""
         at = view.table.index.get(plan.node or "")
-        there = [each for each in plan.victims if self._state.node_of(each.uid) == plan.node]
         if at is None:
             return False
+        # As they are shown now: one that ends meanwhile counts as another pod.
+        now = (self._state.pod(each.uid) for each in plan.victims)
+        there = [each for each in now if each and self._is_on(each, plan.node)]
         without = view.without_placements([(each, at) for each in there])
         return at in feasible_nodes(without, filtered(without, plan.pod, self._step.filters()))
 

@@ -349,7 +349,7 @@ class Scheduler:
             self._tell(pod, Event("Warning", "FailedScheduling", decision.why))
             if preemption is not None and self._preemptor is not None:
                 # At once, so that no other pod counts on the room.
-                self._state.nominate(pod.uid, preemption.node)
+                self.requeue(self._state.nominate(pod.uid, preemption.node))
                 return self._preempt(self._preemptor, preemption, decision)
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
             return None
@@ -368,6 +368,7 @@ class Scheduler:
             then = await preemptor.carry_out(preemption)
         except ForbiddenError as error:  # it would be forbidden again
             then = Then.WAIT
+            preemptor.refused(preemption.pod)
             self._tell(preemption.pod, Event("Warning", "FailedPreemption", str(error)))
         except ClusterError as error:
             log.warning("preemption for %s: %s", preemption.pod.key, error)

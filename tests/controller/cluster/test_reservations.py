@@ -49,6 +49,12 @@ def test_the_room_counts_for_all_but_the_replacement() -> None:
     assert here.state.reservation_of(other) is None
 
 
+def test_a_pod_of_higher_priority_takes_the_room_as_it_would_preempt_who_is_in_it() -> None:
+    here = Cluster()
+    important = here.add(replace(pod("important", None), priority=1))
+    assert here.cpu(important) == [1000, 0]
+
+
 def test_the_replacement_takes_the_room_once() -> None:
     here = Cluster()
     new, second = here.add(pod("new")), here.add(pod("second"))

@@ -18,6 +18,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.scheduling.preemption import ENDING_S
 from leadline_controller.scheduling.queue import LONGEST_UNSCHEDULABLE_S, SchedulingQueue
 
+from tests.controller.scheduling.actions import term
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 
 HIGH = 100
@@ -340,3 +341,53 @@ def test_the_nomination_alone_makes_no_unschedulable_pod_active() -> None:
     assert queue.pop(0.0) is None
     queue.put(pod("p"))
     assert queue.pop(0.0) is not None, "another took its room"
+
+
+async def test_what_is_forbidden_is_not_tried_again_at_once() -> None:
+    """Two pods that may not preempt would wake each other for ever."""
+
+    class Forbidding(PreemptedCluster):
+        async def nominate(self, pod: Pod, node: str | None) -> None:
+            self.nominations.append((pod.name, node))
+            raise ForbiddenError("403: may not patch pods/status")
+
+    harness = SchedulerHarness(
+        Forbidding([node("n1"), node("n2")], [low("a", "n1"), low("b", "n2")]), preemption=True
+    )
+    cluster = cluster_of(harness)
+    async with harness.running():
+        cluster.put_pod(pod("p", priority=HIGH))
+        cluster.put_pod(pod("q", priority=HIGH))
+        await harness.clock.advance(LONGEST_UNSCHEDULABLE_S - 1)
+        assert Counter(name for name, _ in cluster.nominations) == {"p": 1, "q": 1}
+        await harness.clock.advance(2 * LONGEST_UNSCHEDULABLE_S)
+        assert len(cluster.nominations) > 2, "somebody may have given it the rights"
+
+
+async def test_a_victim_that_has_left_the_node_stays() -> None:
+    harness = started(nodes=[node("n1")], pods=[low("a", "n1", 2000), low("b", "n1", 2000)])
+    cluster = cluster_of(harness)
+
+    async def a_completes() -> None:
+        (there,) = (each for each in cluster.pods if each.name == "a")
+        cluster.put_pod(replace(there, finished=True))
+        await the_watch_shows_it()
+
+    cluster.at_nomination = a_completes
+    async with harness.running():
+        cluster.put_pod(pod("p", 4000, priority=HIGH))
+        await harness.clock.advance(0)
+        assert cluster.preempted == {"b": 1}
+
+
+async def test_all_victims_go_at_once_also_if_the_first_is_seen_to_end() -> None:
+    repelled = low("web", "n1", 1000, priority=1, labels={"app": "web"})
+    harness = started(
+        nodes=[node("n1")], pods=[repelled, low("db-1", "n1", 1500), low("db-2", "n1", 1500)]
+    )
+    cluster = cluster_of(harness)
+    cluster.after_eviction = the_watch_shows_it
+    async with harness.running():
+        cluster.put_pod(replace(pod("p", 4000, priority=HIGH), anti_affinity=(term("web"),)))
+        await harness.clock.advance(0)
+        assert cluster.preempted == {"web": 1, "db-1": 1, "db-2": 1}
