@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 from leadline_controller.probing.bandwidth import BandwidthPlanner
-from leadline_controller.probing.budgets import BandwidthBudget
+from leadline_controller.probing.budgets import BandwidthBudget, Budgets
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.spending import Account
 from leadline_controller.telemetry.state import TimesToLive
@@ -75,7 +75,7 @@ def test_a_large_cluster_breaks_neither_leases_nor_budgets() -> None:
 
 
 def test_the_auditor_notices_a_planner_that_ignores_uplinks() -> None:
-    with patch.object(BandwidthPlanner, "_uplinks_between", lambda *_: ()):
+    with patch.object(Budgets, "uplinks_between", lambda *_: ()):
         day = day_of(replace(PLAN, hours=0.25))
     assert day.audit.overlaps
 

@@ -18,7 +18,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.scheduling.preemption import ENDING_S
 from leadline_controller.scheduling.queue import LONGEST_UNSCHEDULABLE_S, SchedulingQueue
 
-from tests.controller.scheduling.actions import term
+from tests.controller.scheduling.actions import HOST, term
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 
 HIGH = 100
@@ -383,7 +383,8 @@ async def test_a_victim_that_has_left_the_node_stays() -> None:
 async def test_all_victims_go_at_once_also_if_the_first_is_seen_to_end() -> None:
     repelled = low("web", "n1", 1000, priority=1, labels={"app": "web"})
     harness = started(
-        nodes=[node("n1")], pods=[repelled, low("db-1", "n1", 1500), low("db-2", "n1", 1500)]
+        nodes=[node("n1", labels={HOST: "n1"})],
+        pods=[repelled, low("db-1", "n1", 1500), low("db-2", "n1", 1500)],
     )
     cluster = cluster_of(harness)
     cluster.after_eviction = the_watch_shows_it
