@@ -3,7 +3,8 @@
 The scheduler must not wait for a disk, so it only queues its decisions here; this thread encodes
 their explanations and writes them. It writes half a second of decisions in one transaction,
 because each write wears an SD card. A burst of decisions is written after it, or once it has lasted
-for five seconds: the thread takes time of the processor and the interpreter that bindings need.
+for five seconds or takes half of the memory: the thread takes time of the processor and the
+interpreter that bindings need.
 
 The queue is bounded in bytes. A decision holds the view that it was made from, so when the thread
 falls behind, decisions are queued without their scores and refusals, which takes a hundredth of

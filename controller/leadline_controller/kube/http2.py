@@ -158,7 +158,8 @@ class Connection(asyncio.Protocol):
         """Begin with our settings."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  # of a stream protocol
         self._transport = transport
-        # What waits in the transport could be sent after its fence has closed.
+        # What waits in the transport could be sent after its fence has closed. This bounds what TLS
+        # has not encrypted; the socket's own 64 KiB remain.
         transport.set_write_buffer_limits(high=1)  # with 0, asyncio pauses an empty one
         settings = {_HEADER_TABLE_SIZE: 0, _ENABLE_PUSH: 0, _INITIAL_WINDOW_SIZE: _MAX_ANSWER_BYTES}
         sent = b"".join(_SETTING.pack(*each) for each in settings.items())
