@@ -126,8 +126,9 @@ def test_a_link_that_became_slow_is_measured_and_counts(
         ("yes", "watch nodes"),
         ("yes", "patch leases.coordination.k8s.io/leadline-controller -n kube-system"),
         ("no", "patch leases.coordination.k8s.io/kube-scheduler -n kube-system"),
+        ("yes", "delete pods"),  # to preempt them, which is on by default
         ("no", "create pods"),
-        ("no", "delete pods"),
+        ("no", "delete nodes"),
         ("no", "patch nodes"),
         ("no", "get secrets -n kube-system"),
         ("no", "list secrets -A"),
