@@ -67,7 +67,7 @@ test-moves: env packages control-plane ## Move pods while much fails: 200 plans,
 # The boards' images are built once, into the cache folder. The evidence stays in .rollout.
 test-rollout: PACKAGES += $(TESTBED)
 test-rollout: rollout-env packages control-plane ## Roll out to a server and three boards that boot for it
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -n 2 --dist loadgroup -m rollout tests/rollout
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/rollout
 
 # `make test-rollout` runs the same tests with at least two minutes.
 test-outage: PACKAGES += $(TESTBED)

@@ -28,10 +28,11 @@ QEMU = MachineExtras(
 )
 # The first run builds the images, and a play on four machines takes minutes.
 MODULE_TIMEOUT_S = 1800
-# They run beside the others.
-WITHOUT_MACHINES = ("test_inventory", "test_grafana_role", "test_settings", "test_clients")
 MODULES = (
-    *WITHOUT_MACHINES,
+    "test_inventory",
+    "test_grafana_role",
+    "test_settings",
+    "test_clients",
     "test_nspawn_testbed",
     "test_fresh",
     "test_site",
@@ -53,13 +54,10 @@ MODULES = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the modules in order, with enough time: on one worker those with machines, on another one
-    those without."""
+    """Run the modules in order, with enough time."""
     items_here = [item for item in items if item.path.parent == HERE]
     for item in items_here:
         item.add_marker(pytest.mark.rollout)
-        is_beside = item.path.stem in WITHOUT_MACHINES
-        item.add_marker(pytest.mark.xdist_group("beside" if is_beside else "machines"))
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(MODULE_TIMEOUT_S))
     items_here.sort(key=lambda item: MODULES.index(item.path.stem))
