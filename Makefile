@@ -24,7 +24,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-rollout test-outage attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
+.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-roles test-rollout test-outage attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -63,6 +63,9 @@ test-timing: env packages kubelets ## Check how soon a standby takes over, pulls
 
 test-moves: env packages control-plane ## Move pods while much fails: 200 plans, and controllers killed at each step
 	MOVES_PLANS=200 $(PYTEST) -q -s tests/controller/rescheduling/test_plans_with_failures.py tests/system/test_moves_killed.py
+
+test-roles: rollout-env packages ## Run the tests of the roles that need no machines
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/roles
 
 # The boards' images are built once, into the cache folder. The evidence stays in .rollout.
 test-rollout: PACKAGES += $(TESTBED)

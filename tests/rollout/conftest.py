@@ -29,10 +29,6 @@ QEMU = MachineExtras(
 # The first run builds the images, and a play on four machines takes minutes.
 MODULE_TIMEOUT_S = 1800
 MODULES = (
-    "test_inventory",
-    "test_grafana_role",
-    "test_settings",
-    "test_clients",
     "test_nspawn_testbed",
     "test_fresh",
     "test_site",

@@ -20,7 +20,7 @@ from tests.support.manual_clock import ManualClock
 # It computes for long, as simulated networks do.
 pytestmark = pytest.mark.experiment
 
-SEEDS = range(15)
+SEEDS = range(8)
 STEPS = 60
 NODES = 4
 CORES = 4000
