@@ -98,7 +98,7 @@ class Real:
     def look(self) -> None:
         """Let the bookkeeper look at the pending pods, and Prometheus at the controller."""
         cluster = self.cluster
-        with suppress(OSError), urlopen(self.metrics, timeout=SCRAPE_S) as answer:  # noqa: S310
+        with suppress(OSError), urlopen(self.metrics, timeout=SCRAPE_S) as answer:  # noqa: S310  # our own server
             answer.read()
         with cluster.lock:
             cluster.book.look(cluster.now_s(), self.disturbed_s + SETTLED_S)

@@ -21,7 +21,7 @@ ROOM = {"cpu": 1000, "memory": 1000, "pods": 3}
 
 
 def pod(name: str, cpu: int = 400, **rest: object) -> PodFacts:
-    return PodFacts(name, {"cpu": cpu, "memory": 1, "pods": 1}, **rest)  # type: ignore[arg-type]
+    return PodFacts(name, {"cpu": cpu, "memory": 1, "pods": 1}, **rest)  # type: ignore[arg-type]  # fields by name
 
 
 @pytest.fixture

@@ -139,11 +139,9 @@ class ClusterState:
         self._nominations.make(uid, node)
         return NO_EVENT if before in (None, node) else _ROOM | ClusterEvent.ASSIGNED_PODS
 
-    def withdraw_nomination(self, uid: str) -> ClusterEvent:
-        """The nomination by `nominate` was not written: the one that the watch shows counts.
-        Returns the events that may make other pods schedulable."""
+    def withdraw_nomination(self, uid: str) -> None:
+        """The nomination by `nominate` was not written: the one that the watch shows counts."""
         self._nominations.withdraw(uid)
-        return _ROOM | ClusterEvent.ASSIGNED_PODS
 
     def nominated_node(self, uid: str) -> str | None:
         """The node for which this pending pod is nominated."""

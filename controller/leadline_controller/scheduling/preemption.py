@@ -114,7 +114,7 @@ class Preemptor:
             if ending:
                 why = f"it waits for {ending} preempted pods on {nominated}"
                 return Preemption(pod, nominated, (), why)
-        key, begun_s = pod.owner.uid if pod.owner else pod.uid, self._clock.now_s()
+        key, begun_s = _workload(pod), self._clock.now_s()
         if nominated is None and begun_s < self._not_before_s.get(key, -np.inf):
             return None
         found = best_candidates(
@@ -138,8 +138,7 @@ class Preemptor:
 
     def refused(self, pod: Pod) -> None:
         """The API server forbids a preemption for this pod, and would forbid it again."""
-        key = pod.owner.uid if pod.owner else pod.uid
-        self._look_again(key, self._clock.now_s() + LONGEST_UNSCHEDULABLE_S)
+        self._look_again(_workload(pod), self._clock.now_s() + LONGEST_UNSCHEDULABLE_S)
 
     def _look_again(self, key: str, at_s: float) -> None:
         now_s = self._clock.now_s()
@@ -297,6 +296,11 @@ class Preemptor:
             ends = (pod.terminating and pod.preempted) or self._is_evicted(pod.uid)
             if where == node and ends and not pod.finished:
                 yield pod
+
+
+def _workload(pod: Pod) -> str:
+    """The uid of the pod's owner, whose pods are all alike, or of a pod without one."""
+    return pod.owner.uid if pod.owner else pod.uid
 
 
 def _listed(pods: list[Pod] | tuple[Pod, ...]) -> str:
