@@ -195,7 +195,11 @@ class BandwidthPlanner:
         now_s: float,
     ) -> Iterator[tuple[Purpose, list[NodeLink]]]:
         """What to test the node for, and the first of the peers whose test can show it. If none of
-        them can be paid and the node has waited for long, the first of all."""
+        them can be paid and the node has waited for long, the first of all.
+
+        Of a suspect another peer is to decide. If tests with all others fail, the same one does,
+        before what they cost uses up the budget.
+        """
         names = [each for each in dict.fromkeys(peers) if each in free and each != link.name]
         kinds = [wanted]
         is_contradicted = place == _CONTRADICTED
@@ -205,7 +209,12 @@ class BandwidthPlanner:
             kinds.append(Purpose.CHECK)
         for kind in kinds:
             useful = (free[each] for each in names if is_useful(free[each], link, kind))
-            yield kind, list(islice(useful, _MAX_PEERS_COMPARED))
+            compared = list(islice(useful, _MAX_PEERS_COMPARED))
+            if kind is Purpose.SETTLE and link.bandwidth is not None and compared:
+                same, failed = link.bandwidth.suspect_peer, self._failures.get(link.name, ())
+                if same in names and all(each.name in failed for each in compared):
+                    compared = [free[same]]
+            yield kind, compared
         if self._waited_s(link.name, now_s) >= self._rarely_s:
             yield wanted, [free[each] for each in names[:_MAX_PEERS_COMPARED]]
 

@@ -16,10 +16,12 @@ from leadline_controller.telemetry.bandwidth import NodeLink
 MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that is saved before a test runs
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
 # contradiction, may come before they are paid. A server has less, or the first tests of others
-# would put off what is to be settled of itself. So has an uplink: what it may save and owe in an
-# hour is no more than the budget promises.
+# would put off what is to be settled of itself. If two nodes suspect each other, both are charged
+# at the lower speed, and one test settles both. An uplink has less, too: what it may save and owe
+# in an hour is no more than the budget promises.
 DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
-_SERVER_DEBT_S, _UPLINK_DEBT_S = 0.05, 0.15
+_SERVER_DEBT_S = {Purpose.SETTLE: 0.25, Purpose.FIRST: 0.05}
+_UPLINK_DEBT_S = 0.15
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
 _NEIGHBOURS = 8  # on each side of a node in the list of an uplink's nodes
 _NONE: frozenset[str] = frozenset()
@@ -133,7 +135,8 @@ class Budgets:
             # On a very slow link even the least takes longer: the rest is a debt.
             link_s, debt_s = min(test.link_s[name], MOST_LINK_S), DEBT_S[purpose]
             if name != test.client:
-                most_s = _SERVER_DEBT_S if name == test.server else _UPLINK_DEBT_S
+                is_server = name == test.server
+                most_s = _SERVER_DEBT_S.get(purpose, 0.0) if is_server else _UPLINK_DEBT_S
                 debt_s = min(debt_s, most_s)
             wait_s = max(wait_s, account.wait_s(link_s, test.max_bytes, debt_s))
             if wait_s >= enough_s:

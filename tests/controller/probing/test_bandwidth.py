@@ -348,6 +348,69 @@ def test_a_suspect_is_not_tested_again_with_the_same_peer_while_there_are_others
     assert {planned.client, planned.server} == {"a", "b"}
 
 
+def test_a_suspect_is_tested_with_the_same_peer_if_tests_with_all_others_fail() -> None:
+    links = [suspect("a", peer="b"), known("b"), known("c")]
+    planner = planner_of(links)
+    servers = []
+    for turn in range(4):
+        now_s = LATER_S + 100 * turn
+        planner._tested_s.update(b=now_s, c=now_s)
+        (planned,) = planner.plan(links, lan, now_s)
+        servers.append(planned.server)
+        begin(planner, planned, now_s)
+        planner.finish("x-1", planned.max_bytes, is_measured=False)
+    assert servers == ["c", "b", "b", "b"]
+
+
+@pytest.mark.parametrize("saved_s", [0.0, -0.1, -0.2])
+def test_busy_boards_settle_what_is_suspected_though_tests_with_a_third_one_always_fail(
+    saved_s: float,
+) -> None:
+    """Each failure costs as much as a test, so a few of them would put off the others for minutes:
+    the board would keep the value that it had before its link was throttled."""
+    true_mbps = {"a": 950.0, "b": 8.0}
+    names = ("a", "b", "c")
+    bandwidths = NodeBandwidths(1800.0)
+    for client, server in (("a", "b"), ("b", "a")):
+        first = BandwidthTest(
+            client, server, 300.0, 0.001, 0.0, LAN_MS, is_hindered=True, is_untimed=True
+        )
+        bandwidths.add(first, dict.fromkeys(names, 10_000.0))
+    planner = BandwidthPlanner(BandwidthBudget(), max_bytes=MOST_BYTES)
+
+    def links(now_s: float) -> list[NodeLink]:
+        return [
+            NodeLink(n, 10_000.0, bandwidths.of(n, now_s), bandwidths.last_peers(n)) for n in names
+        ]
+
+    planner.plan(links(0.0), lan, 0.0)
+    for name in ("a", "b"):
+        planner.budgets.nodes[name].link_s = saved_s
+    noticed_s, settled_s = inf, inf
+    for now_s in range(1, 600):
+        for count, planned in enumerate(planner.plan(links(now_s), lan, now_s)):
+            lease_id = f"x-{now_s}-{count}"
+            planner.start(planned, lease_id, now_s, now_s + 10.0, 1.5)
+            if "c" in (planned.client, planned.server):
+                planner.finish(lease_id, planned.max_bytes, is_measured=False)
+                continue
+            mbps = min(true_mbps[planned.client], true_mbps[planned.server])
+            seconds = planned.max_bytes * 4e-6 / mbps
+            test = BandwidthTest(
+                *(planned.client, planned.server, mbps, seconds, now_s, LAN_MS), is_hindered=True
+            )
+            planner.finish(lease_id, planned.max_bytes, is_measured=True, hindered_mbps=mbps)
+            bandwidths.add(test, dict.fromkeys(names, 10_000.0))
+        believed = bandwidths.of("b", now_s)
+        assert believed is not None
+        if believed.is_suspect:
+            noticed_s = min(noticed_s, now_s)
+        if believed.mbps <= 16.0:
+            settled_s = now_s
+            break
+    assert settled_s - noticed_s <= 30.0
+
+
 def test_anchors_are_the_preferred_servers() -> None:
     links = [known(name) for name in "abcdef"]
     planned = planned_for(links, anchors=("e", "gone"))
