@@ -213,6 +213,15 @@ class ImageState:
             known.note(image, now_s)
         self._dirty.add(node)
 
+    def update(self, before: Pod, after: Pod, node: str) -> None:
+        """A pod that uses resources of this node has changed."""
+        if (before.awaited_images, before.started_images) != (
+            after.awaited_images,
+            after.started_images,
+        ):
+            self.remove(before, node)
+        self.add(after, node)
+
     def observe(self, pull: ImagePull) -> float | None:
         """A kubelet reports a pull. Returns how fast it was, Mbit/s, None if that is not known.
         Whoever may write events in one namespace can claim a pull, so it counts only for a pod on

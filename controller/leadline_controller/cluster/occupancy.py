@@ -16,6 +16,24 @@ _MIN_ROWS = 1024
 _MAX_UNOFFERED = 256
 
 
+def counts_alike(before: Pod, after: Pod) -> bool:
+    """Whether two versions of a pod use the same of a node, so that nothing needs to be counted
+    again."""
+    return (
+        before.requests == after.requests
+        and before.labels == after.labels
+        and before.terminating == after.terminating
+        and before.priority == after.priority
+        and before.annotations.bandwidth_mbps == after.annotations.bandwidth_mbps
+        and before.host_ports == after.host_ports
+        and before.claims == after.claims
+        and before.disks == after.disks
+        and before.affinity == after.affinity
+        and before.anti_affinity == after.anti_affinity
+        and before.preferences == after.preferences
+    )
+
+
 class Occupancy:
     """Counts over the nodes of one table. previous: its kinds of pods are used again.
 
@@ -33,6 +51,7 @@ class Occupancy:
         self._uids: list[str] = []
         self._row_of: dict[str, int] = {}
         self._rows: Ints = np.zeros((ROWS, _MIN_ROWS), dtype=np.int64)
+        self._is_shared = False  # by views, which must not change
         self._no_pods = AssignedPods()  # the kinds of pods, without rows
         if previous is not None and not previous.is_bloated():
             self._no_pods = previous._no_pods
@@ -71,6 +90,8 @@ class Occupancy:
                 self.mounts[at] = left
         # The last row replaces the removed one.
         row, last = self._row_of.pop(pod.uid), self._uids.pop()
+        if self._is_shared:
+            self._rows, self._is_shared = self._rows.copy(), False
         if last != pod.uid:
             self._rows[:, row] = self._rows[:, len(self._uids)]
             self._uids[row] = last
@@ -87,8 +108,10 @@ class Occupancy:
         return self._bandwidth_bits_per_s / 1e6
 
     def assigned_pods(self) -> AssignedPods:
-        """The counted pods; a copy."""
-        return replace(self._no_pods, rows=self._rows[:, : len(self._uids)].copy())
+        """The counted pods, as they are now: a pod that is added later has a row of its own, and
+        before one is removed the rows are copied."""
+        self._is_shared = True
+        return replace(self._no_pods, rows=self._rows[:, : len(self._uids)])
 
     def _charge(self, pod: Pod, at: int, sign: int) -> None:
         for resource, amount in pod.requests.items():

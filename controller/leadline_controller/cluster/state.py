@@ -13,7 +13,7 @@ import numpy as np
 
 from leadline_controller.cluster.images import ImageState
 from leadline_controller.cluster.nominations import Nominations
-from leadline_controller.cluster.occupancy import Occupancy
+from leadline_controller.cluster.occupancy import Occupancy, counts_alike
 from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.resources import ResourceState
 from leadline_controller.framework import queueing_hints
@@ -358,26 +358,45 @@ class ClusterState:
 
     def _replace(self, uid: str, pod: Pod | None) -> None:
         before = self._pods.pop(uid, None)
-        if before is not None:
+        stays_on = self._stays_on(before, pod)
+        if before is not None and stays_on is None:
             self._count_out(before)
-            if pod is None:
+        if pod is None:
+            if before is not None:
                 self._reservations.withdrawn(uid)
-        if pod is not None:
-            self._pods[uid] = pod
-            if pod.node_name is not None and (before is None or before.node_name is None):
-                self._reservations.placed(pod)  # also by another scheduler
-            if pod.node_name is not None:
-                assumed = self._assumed.pop(uid, None)
-                if assumed not in (None, pod.node_name):
-                    self._resources.forget(uid)
-                placed = self._placed_by_uid.get(uid)
-                if placed is not None and placed[0] != pod.node_name:
-                    # Another scheduler chose, and what it is charged there is not known.
-                    self._leave_run(uid)
-                    self._join_run(uid, pod.node_name, {})
-            self._count_in(pod)
-        if pod is None or pod.finished:
             self._leave_run(uid)
+            return
+        self._pods[uid] = pod
+        if pod.node_name is not None:
+            self._observe_node(before, pod, pod.node_name)
+        if before is None or stays_on is None:
+            self._count_in(pod)
+        else:
+            self.images.update(before, pod, stays_on)
+        if pod.finished:
+            self._leave_run(uid)
+
+    def _stays_on(self, before: Pod | None, pod: Pod | None) -> str | None:
+        """The node of which both versions of a pod use the same, so that nothing needs to be
+        counted again: what the watch shows most often is a binding that was assumed, or how far
+        the containers are. None if that is not so."""
+        if before is None or pod is None or before.finished or pod.finished:
+            return None
+        node = self._node_of(before)
+        return node if node == self._node_of(pod) and counts_alike(before, pod) else None
+
+    def _observe_node(self, before: Pod | None, pod: Pod, node: str) -> None:
+        """The watch shows a pod on this node: an assumption has ended, or another scheduler has
+        placed the pod."""
+        if before is None or before.node_name is None:
+            self._reservations.placed(pod)
+        if self._assumed.pop(pod.uid, None) not in (None, node):
+            self._resources.forget(pod.uid)
+        placed = self._placed_by_uid.get(pod.uid)
+        if placed is not None and placed[0] != node:
+            # What it is charged there is not known.
+            self._leave_run(pod.uid)
+            self._join_run(pod.uid, node, {})
 
     def _recount(self) -> None:
         self._occupancy = Occupancy(self._table, self._occupancy)

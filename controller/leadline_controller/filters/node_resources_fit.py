@@ -16,9 +16,11 @@ def node_resources_fit(view: ClusterView, pod: Pod) -> FilterResult:
     free = {resource: view.unrequested(resource) for resource in wanted}
     passes, passes_empty = view.table.all(), view.table.all()
     for resource, amount in wanted.items():
+        passes &= free[resource] >= amount
+        passes_empty &= view.table.holds(resource, amount)
+    if any(amount >= MAX_AMOUNT for amount in wanted.values()):
         # A capped amount may stand for any larger one, so no node has enough.
-        passes &= (free[resource] >= amount) & (amount < MAX_AMOUNT)
-        passes_empty &= (view.table.allocatable(resource) >= amount) & (amount < MAX_AMOUNT)
+        passes, passes_empty = view.table.none(), view.table.none()
 
     def reason(i: int) -> str:
         short = [

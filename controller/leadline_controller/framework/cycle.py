@@ -349,9 +349,10 @@ def _refusing(result: FilterResult, node: int, among: FilterResult) -> FilterRes
 
 def feasible_nodes(view: ClusterView, results: Mapping[str, FilterResult]) -> Ints:
     """Indexes of the nodes that pass every filter."""
-    feasible = view.table.all()
+    feasible, everyone = view.table.all(), FilterResult.all_pass(view).passes
     for result in results.values():
-        feasible &= result.passes
+        if result.passes is not everyone:
+            feasible &= result.passes
     return np.flatnonzero(feasible)
 
 

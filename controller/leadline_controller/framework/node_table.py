@@ -125,6 +125,17 @@ class NodeTable:
             self._allocatable[resource] = column
         return column
 
+    def holds(self, resource: str, amount: int) -> Bools:
+        """The nodes that have so much of `resource` when they are empty, shape (n,). Cached."""
+        key = "holds", resource, amount
+        mask = self._masks.get(key)
+        if mask is None:
+            if len(self._masks) > _MAX_CACHED:
+                self._masks.clear()
+            mask = self._masks[key] = self.allocatable(resource) >= amount
+            mask.flags.writeable = False
+        return mask
+
     @cached_property
     def resources(self) -> frozenset[str]:
         """The resources of all nodes."""

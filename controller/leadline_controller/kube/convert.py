@@ -11,7 +11,7 @@ from typing import Any
 from leadline_controller.framework.model import PODS, Node, Pod
 from leadline_controller.framework.ports import ClusterError, NotFoundError
 from leadline_controller.framework.resources import SELECTING, Resource, Unreadable
-from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.kubeobjects.manifest import PodTemplates, read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.parsing.fields import FieldError, replace_surrogates
 
@@ -26,6 +26,7 @@ class Converter:
 
     def __init__(self) -> None:
         self._warned: dict[str, str] = {}
+        self._templates = PodTemplates()
 
     def node(self, manifest: Json) -> Node | None:
         """The node, unschedulable when it can't be read; None when its name can't be read."""
@@ -43,7 +44,7 @@ class Converter:
         namespace, name = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
         key = f"pod {namespace}/{name}"
         try:
-            pod = read_pod(manifest)
+            pod = read_pod(manifest, templates=self._templates)
         except FieldError as error:
             known = _read_without_constraints(manifest)
             if known is not None:

@@ -4,8 +4,11 @@ It reads API objects and the manifests in snapshot files. A field that is not su
 the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
+import marshal
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -55,7 +58,13 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 GOES_FIRST = -1_000_000_000
 _INTEGER = re.compile("-?[0-9]{1,10}", re.ASCII)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_NOTHING = Fields({}, "spec")
+_NOTHING, _NO_STATUS = Fields({}, "spec"), Fields({}, "status")
+# Fields of a pod's status on which its requests and images depend.
+_OF_CONTAINERS = frozenset(
+    ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "resize")
+)
+_MAX_TEMPLATES = 256
+_ACCOUNT_VOLUME = "kube-api-access-"
 KEEP = "leadline.dev/keep"
 # The reason of the condition DisruptionTarget by which schedulers tell each other.
 PREEMPTED = "PreemptionByScheduler"
@@ -103,35 +112,62 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
     )
 
 
-def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
-    """A v1 Pod. Raises FieldError when the API server would not accept it. Unreadable annotations
-    and unsupported fields become the pod's `problem`."""
-    pod = Fields(manifest, path)
-    metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
-    labels = metadata.text_map("labels")
-    annotations, problem = PodAnnotations(), None
-    try:
-        annotations = read_annotations(metadata.text_map("annotations"))
-    except AnnotationError as error:
-        problem = str(error)
-    cost = metadata.text_map("annotations").get(DELETION_COST, "")
-    namespace, node_name = metadata.name("namespace", "default"), spec.name("nodeName", "") or None
+class PodTemplates:
+    """What is read of namespace, labels and spec, once for all pods that agree in them: the
+    versions of one pod, and most often the replicas of a workload. The newest 256 are kept."""
+
+    def __init__(self) -> None:
+        self._read: OrderedDict[bytes, Pod] = OrderedDict()
+
+    def read(self, metadata: Fields, spec: Fields) -> tuple[Pod, bool]:
+        """See read_template. Raises FieldError."""
+        # Marshal is the quickest of the encodings, and version 2 knows no references, so that it
+        # does not depend on which objects are the same.
+        seen = {name: value for name, value in spec.data.items() if name != "nodeName"}
+        try:
+            key = marshal.dumps((metadata.raw("namespace"), metadata.raw("labels"), seen), 2)
+        except ValueError:  # it is nested too deeply
+            return read_template(metadata, spec)
+        # The volume of a service account's token has a random name.
+        for volume in spec.objects("volumes"):
+            name = volume.raw("name")
+            if (
+                isinstance(name, str)
+                and name.startswith(_ACCOUNT_VOLUME)
+                and volume.has("projected")
+            ):
+                key = key.replace(name.encode(), b"")
+        known = self._read.get(key)
+        if known is None:
+            known, is_excessive = read_template(metadata, spec)
+            if is_excessive:
+                return known, True
+            self._read[key] = known
+            if len(self._read) > _MAX_TEMPLATES:
+                self._read.popitem(last=False)
+        return known, False
+
+
+def read_template(metadata: Fields, spec: Fields) -> tuple[Pod, bool]:
+    """A pod as far as its namespace, labels and spec say, without node, and whether it has more
+    constraints or volumes than Leadline evaluates. Raises FieldError."""
+    labels, namespace = metadata.text_map("labels"), metadata.name("namespace", "default")
     excess = find_excess(constraint_counts(metadata, spec))
     excess_volumes = find_excess(volume_counts(spec))
     # Nothing needs to be known of a pod that will not be scheduled.
-    needs = _NOTHING if (excess or excess_volumes) and node_name is None else spec
+    is_excessive = bool(excess or excess_volumes)
+    needs = _NOTHING if is_excessive and not spec.text("nodeName", "") else spec
     # One that runs repels all pods if finding out which ones would take too long.
-    repels_all = excess and node_name
+    repels_all = excess and spec.text("nodeName", "")
     constraints = _NOTHING if excess else spec
     affinity = constraints.object("affinity").object("nodeAffinity")
     claims, disks, unsupported_volume = read_volumes(needs)
-    awaited, started = read_image_states(spec, status)
+    awaited, _ = read_image_states(spec, _NO_STATUS)
     unsupported = (f"{name} is not supported" for name in _UNSUPPORTED if spec.raw(name))
-    return Pod(
+    read = Pod(
         namespace=namespace,
-        name=metadata.name("name"),
-        uid=metadata.name("uid", ""),
-        requests={**pod_requests(needs, status), PODS: 1},
+        name="",
+        requests={**pod_requests(needs, _NO_STATUS), PODS: 1},
         limits=pod_limits(needs),
         host_ports=tuple(_host_ports(needs)),
         claims=claims,
@@ -140,22 +176,11 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         images=tuple(c.text("image", "") for c in spec.objects("containers")),
         init_images=tuple(c.text("image", "") for c in spec.objects("initContainers")),
         awaited_images=awaited,
-        started_images=started,
         pull_secrets=tuple(s.name("name", "") for s in spec.objects("imagePullSecrets")),
-        annotations=annotations,
         labels=labels,
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
         priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
         preempts=spec.text("preemptionPolicy", "") != "Never",
-        nominated_node=status.name("nominatedNodeName", "") or None,
-        started_s=read_time(status, "startTime"),
-        preempted=any(
-            each.text("type", "") == "DisruptionTarget"
-            and each.text("status", "") == "True"
-            and each.text("reason", "") == PREEMPTED
-            for each in status.objects("conditions")
-        ),
-        node_name=node_name,
         node_selector=constraints.text_map("nodeSelector"),
         required_affinity=(
             read_terms(affinity.object(_REQUIRED)) if affinity.has(_REQUIRED) else None
@@ -177,25 +202,66 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         ),
         spread=read_spread(constraints, labels, "DoNotSchedule"),
         preferences=read_preferences(constraints, namespace, labels),
-        finished=status.text("phase", "") in ("Succeeded", "Failed"),
-        terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
-        resize=read_resize(needs, status) if node_name is not None else None,
+        stays=_local_data(spec),
+        problem=unsupported_volume or excess or excess_volumes or next(unsupported, None),
+    )
+    return read, is_excessive
+
+
+def read_pod(
+    manifest: Mapping[str, Any], path: str = "pod", templates: PodTemplates | None = None
+) -> Pod:
+    """A v1 Pod. Raises FieldError when the API server would not accept it. Unreadable annotations
+    and unsupported fields become the pod's `problem`. templates: of the pods read before."""
+    pod = Fields(manifest, path)
+    metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
+    read = read_template if templates is None else templates.read
+    template, is_excessive = read(metadata, spec)
+    texts, problem, annotations = metadata.text_map("annotations"), None, PodAnnotations()
+    try:
+        annotations = read_annotations(texts)
+    except AnnotationError as error:
+        problem = str(error)
+    cost = texts.get(DELETION_COST, "")
+    node_name, phase = spec.name("nodeName", "") or None, status.text("phase", "")
+    needs = _NOTHING if is_excessive and node_name is None else spec
+    conditions = [
+        (each.text("type", ""), each.text("status", ""), each.text("reason", ""))
+        for each in status.objects("conditions")
+    ]
+    requests, resize = template.requests, None
+    awaited: tuple[str, ...] = template.awaited_images
+    started: tuple[tuple[str, str], ...] = ()
+    is_finished = phase in ("Succeeded", "Failed")
+    if is_finished or not _OF_CONTAINERS.isdisjoint(status.data):
+        awaited, started = read_image_states(spec, status)
+        requests = {**pod_requests(needs, status), PODS: 1}
+    if node_name is not None:
+        resize = read_resize(needs, status)
+    return replace(
+        template,
+        name=metadata.name("name"),
+        uid=metadata.name("uid", ""),
+        requests=requests,
+        awaited_images=awaited,
+        started_images=started,
+        annotations=annotations,
+        nominated_node=status.name("nominatedNodeName", "") or None,
+        started_s=read_time(status, "startTime"),
+        preempted=("DisruptionTarget", "True", PREEMPTED) in conditions,
+        node_name=node_name,
+        finished=is_finished,
+        terminating=metadata.has("deletionTimestamp"),
+        resize=resize,
         owner=read_owner(metadata),
-        ready=any(
-            each.text("type", "") == "Ready" and each.text("status", "") == "True"
-            for each in status.objects("conditions")
-        ),
+        ready=any(each[:2] == ("Ready", "True") for each in conditions),
         created_s=read_time(metadata, "creationTimestamp"),
-        stays=_why_it_stays(metadata, spec),
-        problem=problem
-        or unsupported_volume
-        or excess
-        or excess_volumes
-        or next(unsupported, None),
+        stays=_why_it_stays(texts, template.stays),
+        problem=problem or template.problem,
         ip=str(read_unicast(status.text("podIP", "")) or ""),
         deletion_cost=int(cost) if _INTEGER.fullmatch(cost) else None,
-        warnings=pod_warnings(metadata.text_map("annotations"), labels),
+        warnings=pod_warnings(texts, template.labels),
     )
 
 
@@ -219,12 +285,15 @@ def read_time(parent: Fields, name: str) -> float | None:
         raise parent.error(name, "a time such as 2030-01-01T00:00:00Z") from None
 
 
-def _why_it_stays(metadata: Fields, spec: Fields) -> str:
-    annotations = metadata.text_map("annotations")
+def _why_it_stays(annotations: Mapping[str, str], local_data: str) -> str:
     if _MIRROR in annotations:
         return "a static pod, which its kubelet starts from a file"
     if KEEP in annotations:  # "false" says that what local volumes hold may be lost
         return "" if annotations[KEEP] == "false" else f"annotation {KEEP}"
+    return local_data
+
+
+def _local_data(spec: Fields) -> str:
     for volume in spec.objects("volumes"):
         for kind in _LOCAL_VOLUMES:
             if volume.has(kind) and volume.object(kind).text("medium", "") != "Memory":

@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -373,6 +374,22 @@ def test_a_view_does_not_change_later() -> None:
     assert view.requested_of(CPU).tolist() == [0, 0]
     assert view.bandwidth_requested_mbps.tolist() == [0.0, 0.0]
     assert view.host_ports == {}
+
+
+def test_a_view_keeps_its_pods_while_others_come_and_go() -> None:
+    random, state, running = Random(1), cluster(), dict[str, Pod]()
+    views: list[tuple[ClusterView, list[list[int]]]] = []
+    for number in range(400):
+        if running and random.random() < 0.4:
+            state.apply(PodDeleted(running.pop(random.choice(sorted(running)))))
+        else:
+            one = pod(f"p{number}", node_name=random.choice(("n1", "n2")), priority=number)
+            running[one.uid] = one
+            state.apply(PodChanged(one))
+        if random.random() < 0.5:
+            views.append((view := seen(state), view.assigned_pods.rows.tolist()))
+    assert all(view.assigned_pods.rows.tolist() == rows for view, rows in views)
+    assert len({len(rows[0]) for _, rows in views}) > 10
 
 
 def test_kinds_of_deleted_pods_are_forgotten_when_they_are_the_majority() -> None:
