@@ -11,13 +11,14 @@ from operator import or_
 from random import Random
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.resources import VolumePlan
-from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
 
 Better = Literal["lower", "higher"]
@@ -53,8 +54,12 @@ class FilterResult:
 
     @classmethod
     def all_pass(cls, view: ClusterView) -> "FilterResult":
-        """All nodes pass."""
-        return cls(view.table.mask("all", lambda _: True), lambda _: "")
+        """All nodes pass. Most filters say so about most pods, so it is made once."""
+        shared = _ALL_PASS.get(view.table)
+        if shared is None:
+            everyone = view.table.mask("all", lambda _: True)
+            shared = _ALL_PASS[view.table] = cls(everyone, lambda _: "")
+        return shared
 
     @classmethod
     def none_pass(
@@ -64,6 +69,7 @@ class FilterResult:
         return cls(view.table.none(), lambda _: why, why, requeue_on=requeue_on)
 
 
+_ALL_PASS: WeakKeyDictionary[NodeTable, FilterResult] = WeakKeyDictionary()
 Filter = Callable[[ClusterView, Pod], FilterResult]
 
 

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 BINDINGS_AT_ONCE = 128
 _PODS_A_TURN = 8
-_TURN_S = 0.001
+_TURN_S = 0.004
 _WARM_UP_POLL_S = 0.2
 _BANDWIDTH_POLL_S = 1.0
 # A move waits for the eviction, the end of the pod and its replacement, 300 s each by default.
