@@ -94,6 +94,29 @@ def test_replicas_share_what_is_read_of_their_spec() -> None:
     assert read_pod(changed, templates=templates) == read_pod(changed)
 
 
+def test_names_like_that_of_the_tokens_volume_keep_pods_apart() -> None:
+    def pod(number: int) -> Object:
+        name = f"kube-api-access-{number}"
+        made = manifest("p", nodeSelector={"disk": name})
+        made["metadata"]["namespace"] = name
+        claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+        made["spec"]["volumes"] = [{"name": name, "projected": {}}, claim]
+        return made
+
+    templates = PodTemplates()
+    for number in (1, 2):
+        assert read_pod(pod(number), templates=templates) == read_pod(pod(number))
+
+
+def test_large_specs_are_not_kept() -> None:
+    """Whoever may create pods would fill the memory with them."""
+    templates = PodTemplates()
+    large = manifest("large", hostname="x" * 20_000)
+    one, other = (read_pod(large, templates=templates) for _ in range(2))
+    assert one == other
+    assert one.requests is not other.requests
+
+
 def test_a_pod_with_too_many_constraints_is_read_anew_with_a_node() -> None:
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
     anti = {"requiredDuringSchedulingIgnoredDuringExecution": [term] * 600}

@@ -106,6 +106,7 @@ class NodeTable:
         self.index: Mapping[str, int] = {name: i for i, name in enumerate(self.names)}
         self._allocatable: dict[str, Ints] = {}
         self._masks: dict[object, Bools] = {}
+        self._holding: dict[tuple[str, int], Bools] = {}
         self._topologies: dict[str, Topology] = {}
         self._reaches: dict[Terms, Ints] = {}
 
@@ -127,12 +128,11 @@ class NodeTable:
 
     def holds(self, resource: str, amount: int) -> Bools:
         """The nodes that have so much of `resource` when they are empty, shape (n,). Cached."""
-        key = "holds", resource, amount
-        mask = self._masks.get(key)
+        mask = self._holding.get((resource, amount))
         if mask is None:
-            if len(self._masks) > _MAX_CACHED:
-                self._masks.clear()
-            mask = self._masks[key] = self.allocatable(resource) >= amount
+            if len(self._holding) >= _MAX_COLUMNS:  # pods determine the amounts
+                self._holding.clear()
+            mask = self._holding[resource, amount] = self.allocatable(resource) >= amount
             mask.flags.writeable = False
         return mask
 

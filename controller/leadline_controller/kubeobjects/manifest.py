@@ -63,8 +63,8 @@ _NOTHING, _NO_STATUS = Fields({}, "spec"), Fields({}, "status")
 _OF_CONTAINERS = frozenset(
     ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "resize")
 )
-_MAX_TEMPLATES = 256
-_ACCOUNT_VOLUME = "kube-api-access-"
+_MAX_TEMPLATES, _MAX_KEY_BYTES = 256, 16_384
+_TOKENS_FIELDS, _TOKENS_NAME = {"name", "projected"}, "kube-api-access-"
 KEEP = "leadline.dev/keep"
 # The reason of the condition DisruptionTarget by which schedulers tell each other.
 PREEMPTED = "PreemptionByScheduler"
@@ -114,7 +114,8 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
 
 class PodTemplates:
     """What is read of namespace, labels and spec, once for all pods that agree in them: the
-    versions of one pod, and most often the replicas of a workload. The newest 256 are kept."""
+    versions of one pod, and most often the replicas of a workload. Those of the 256 last ones are
+    kept, if they are short: pods determine them."""
 
     def __init__(self) -> None:
         self._read: OrderedDict[bytes, Pod] = OrderedDict()
@@ -123,20 +124,12 @@ class PodTemplates:
         """See read_template. Raises FieldError."""
         # Marshal is the quickest of the encodings, and version 2 knows no references, so that it
         # does not depend on which objects are the same.
-        seen = {name: value for name, value in spec.data.items() if name != "nodeName"}
         try:
-            key = marshal.dumps((metadata.raw("namespace"), metadata.raw("labels"), seen), 2)
+            key = marshal.dumps((metadata.raw("namespace"), metadata.raw("labels"), _seen(spec)), 2)
         except ValueError:  # it is nested too deeply
+            key = b""
+        if not 0 < len(key) <= _MAX_KEY_BYTES:
             return read_template(metadata, spec)
-        # The volume of a service account's token has a random name.
-        for volume in spec.objects("volumes"):
-            name = volume.raw("name")
-            if (
-                isinstance(name, str)
-                and name.startswith(_ACCOUNT_VOLUME)
-                and volume.has("projected")
-            ):
-                key = key.replace(name.encode(), b"")
         known = self._read.get(key)
         if known is None:
             known, is_excessive = read_template(metadata, spec)
@@ -145,7 +138,25 @@ class PodTemplates:
             self._read[key] = known
             if len(self._read) > _MAX_TEMPLATES:
                 self._read.popitem(last=False)
+        self._read.move_to_end(key)
         return known, False
+
+
+def _seen(spec: Fields) -> dict[str, Any]:
+    """What of a spec its template depends on: neither the node, nor the mounts and the volume of
+    the service account's token, which has a random name."""
+    seen = {name: value for name, value in spec.data.items() if name != "nodeName"}
+    for kind in ("containers", "initContainers"):
+        seen[kind] = [
+            {name: value for name, value in each.data.items() if name != "volumeMounts"}
+            for each in spec.objects(kind)
+        ]
+    seen["volumes"] = [
+        each.data
+        for each in spec.objects("volumes")
+        if each.data.keys() != _TOKENS_FIELDS or not each.text("name", "").startswith(_TOKENS_NAME)
+    ]
+    return seen
 
 
 def read_template(metadata: Fields, spec: Fields) -> tuple[Pod, bool]:
@@ -227,7 +238,7 @@ def read_pod(
     node_name, phase = spec.name("nodeName", "") or None, status.text("phase", "")
     needs = _NOTHING if is_excessive and node_name is None else spec
     conditions = [
-        (each.text("type", ""), each.text("status", ""), each.text("reason", ""))
+        (each.text("type", ""), each.raw("status"), each.raw("reason"))
         for each in status.objects("conditions")
     ]
     requests, resize = template.requests, None

@@ -8,6 +8,7 @@ A test takes both nodes, each declared uplink between them, and its part of all 
 one step.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
@@ -137,7 +138,9 @@ class BandwidthPlanner:
             near = (each for each in self.budgets.neighbours(name) if each in believed)
             peers = [*near, *peers]
             test, wait_s = None, inf
-            for kind, others in self._attempts(free[name], place, wanted, peers, free, now_s):
+            for kind, others in self._attempts(
+                free[name], place, wanted, peers, free, links, now_s
+            ):
                 test, wait_s = self._test_of(free[name], others, kind, uplinks, rtt_ms)
                 if test is not None:
                     break
@@ -192,13 +195,14 @@ class BandwidthPlanner:
         wanted: Purpose,
         peers: Iterable[str],
         free: Mapping[str, NodeLink],
+        links: Iterable[NodeLink],
         now_s: float,
     ) -> Iterator[tuple[Purpose, list[NodeLink]]]:
         """What to test the node for, and the first of the peers whose test can show it. If none of
         them can be paid and the node has waited for long, the first of all.
 
-        Of a suspect another peer is to decide. If tests with all others fail, the same one does,
-        before what they cost uses up the budget.
+        Of a suspect another peer is to decide. While tests with all others fail, the same one does
+        in turn with them, before what they cost uses up the budget.
         """
         names = [each for each in dict.fromkeys(peers) if each in free and each != link.name]
         kinds = [wanted]
@@ -210,13 +214,23 @@ class BandwidthPlanner:
         for kind in kinds:
             useful = (free[each] for each in names if is_useful(free[each], link, kind))
             compared = list(islice(useful, _MAX_PEERS_COMPARED))
-            if kind is Purpose.SETTLE and link.bandwidth is not None and compared:
-                same, failed = link.bandwidth.suspect_peer, self._failures.get(link.name, ())
-                if same in names and all(each.name in failed for each in compared):
-                    compared = [free[same]]
+            if kind is Purpose.SETTLE and compared and self._others_fail(link, links):
+                compared = [free[each] for each in names if each == _suspect_peer(link)] or compared
             yield kind, compared
         if self._waited_s(link.name, now_s) >= self._rarely_s:
             yield wanted, [free[each] for each in names[:_MAX_PEERS_COMPARED]]
+
+    def _others_fail(self, link: NodeLink, links: Iterable[NodeLink]) -> bool:
+        """Whether tests of a suspect with each peer that could decide have failed since its last
+        result, and more often than those with the peer that made it suspect."""
+        failures = Counter(self._failures.get(link.name, ()))
+        return bool(failures) and all(
+            failures[other.name] > failures[_suspect_peer(link)]
+            for other in links
+            if other.name != link.name
+            and other.name not in self.not_believed
+            and is_useful(other, link, Purpose.SETTLE)
+        )
 
     def due(self, names: Iterable[str], now_s: float) -> list[str]:
         """Those of the nodes of which a test may be due, the most overdue first: the others need
@@ -433,7 +447,8 @@ class BandwidthPlanner:
         size = max(LEAST_BYTES, blocks * BLOCK_BYTES)
         link_s = {name: size * 8e-6 / mbps for name, mbps in mbps_of.items()}
         checks = is_useful(link, other), is_useful(other, link)
-        return PlannedTest(link.name, other.name, size, uplinks, link_s, *checks)
+        is_last_resort = purpose is Purpose.SETTLE and other.name == _suspect_peer(link)
+        return PlannedTest(link.name, other.name, size, uplinks, link_s, *checks, is_last_resort)
 
     def _taken(self) -> tuple[set[str], set[str]]:
         running = [each.planned for each in self._running.values()]
@@ -456,6 +471,11 @@ class BandwidthPlanner:
             self.budgets.forget(name)
             for of_nodes in (*times, self._failures):
                 of_nodes.pop(name, None)
+
+
+def _suspect_peer(link: NodeLink) -> str:
+    """The peer whose test made the node suspect; "" if none did."""
+    return "" if link.bandwidth is None else link.bandwidth.suspect_peer
 
 
 def _shortfall(of_peer_mbps: float, mbps: float) -> int:

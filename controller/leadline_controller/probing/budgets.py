@@ -50,7 +50,7 @@ class BandwidthBudget:
 class PlannedTest:
     """A test and what it takes: uplinks by name, the bytes, and the seconds of each one's link.
     checks_server: the client's link is fast enough to check the server's; checks_client: the other
-    way round."""
+    way round. is_last_resort: the server made the client suspect, and no other peer can decide."""
 
     client: str
     server: str
@@ -59,6 +59,7 @@ class PlannedTest:
     link_s: Mapping[str, float]
     checks_server: bool = False
     checks_client: bool = True
+    is_last_resort: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ _MOST_ROUNDS = 3.0
 @dataclass(slots=True)
 class _BandwidthGrant:
     """A lease and what its ends have reported. most_mbps: what the slower interface can do.
-    requested_mbps: by node, what its pods requested then."""
+    requested_mbps: by node, what its pods requested then. is_last_resort: see PlannedTest."""
 
     client: str
     server: str
@@ -51,6 +51,7 @@ class _BandwidthGrant:
     starts_s: float
     ends_s: float
     requested_mbps: Mapping[str, float]
+    is_last_resort: bool
     sent: pb.BandwidthReport | None = None
     received: pb.BandwidthReport | None = None
     received_at_s: float = 0.0
@@ -93,6 +94,7 @@ class BandwidthGrants:
             starts_s=now_s,
             ends_s=ends_s,
             requested_mbps=requested_mbps,
+            is_last_resort=planned.is_last_resort,
         )
 
     def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:
@@ -165,6 +167,7 @@ class BandwidthGrants:
             unhindered="" if is_client_hindered == is_server_hindered else unhindered,
             is_untimed=received.lower_bound or received.bandwidth_mbps > grant.most_mbps,
             requested_mbps=grant.requested_mbps,
+            is_last_resort=grant.is_last_resort,
         )
 
     def contradicting(self, now_s: float) -> set[str]:

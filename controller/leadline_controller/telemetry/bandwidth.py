@@ -53,6 +53,7 @@ class BandwidthTest:
     the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
     voltage, so the link may do more. unhindered: the other board, if only one was. is_untimed: it
     was too fast to be timed. requested_mbps: by node, what its pods requested when the test began.
+    is_last_resort: the server made the client suspect, and no other peer can decide.
     """
 
     client: str
@@ -65,6 +66,7 @@ class BandwidthTest:
     unhindered: str = ""
     is_untimed: bool = False
     requested_mbps: Mapping[str, float] = field(default_factory=dict)
+    is_last_resort: bool = False
 
     @property
     def is_long(self) -> bool:
@@ -164,13 +166,15 @@ class NodeLink:
 @dataclass(frozen=True, slots=True)
 class _Lower:
     """A result below what is believed. least_mbps: the link can do at least this. is_exact: it was
-    long enough. is_hindered: one of the two boards was."""
+    long enough. is_hindered: one of the two boards was. decides: although the same peer showed the
+    one before it, because no other can."""
 
     peer: str
     mbps: float
     least_mbps: float
     is_exact: bool
     is_hindered: bool
+    decides: bool = False
 
 
 @dataclass(slots=True)
@@ -342,7 +346,10 @@ class NodeBandwidths:
         ):
             if not test.is_hindered:
                 known.higher, known.claimed_mbps = None, 0.0
-            lower = _Lower(peer, test.mbps, test.value_mbps, test.is_exact, test.is_hindered)
+            decides = test.is_last_resort and node == test.client
+            lower = _Lower(
+                *(peer, test.mbps, test.value_mbps, test.is_exact, test.is_hindered, decides)
+            )
             return self._lower(node, known, lower, result)
         return set()
 
@@ -421,8 +428,8 @@ class NodeBandwidths:
             known.bound = None  # it is contradicted, too
         if earlier is None:
             return set()
-        is_only_peer = self._last_peers.get(node) == (lower.peer,)
-        if lower.is_hindered and earlier.peer == lower.peer and not is_only_peer:
+        decides = lower.decides or self._last_peers.get(node) == (lower.peer,)
+        if lower.is_hindered and earlier.peer == lower.peer and not decides:
             is_refuted = not result.is_claim and lower.mbps > earlier.mbps / AGREEING_SHARE
             is_suspicion = earlier.mbps < AGREEING_SHARE * known.mbps
             if is_suspicion and not (earlier.is_hindered or is_refuted):

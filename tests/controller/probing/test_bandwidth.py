@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import inf
 from random import Random
 from typing import Any
@@ -359,12 +359,28 @@ def test_a_suspect_is_tested_with_the_same_peer_if_tests_with_all_others_fail() 
         servers.append(planned.server)
         begin(planner, planned, now_s)
         planner.finish("x-1", planned.max_bytes, is_measured=False)
-    assert servers == ["c", "b", "b", "b"]
+    assert servers == ["c", "b", "c", "b"]
+
+
+def test_a_suspect_waits_for_a_peer_that_is_busy() -> None:
+    links = [suspect("a", peer="b"), *map(known, "bcgh")]
+    planner = planner_of(links)
+    planner._tested_s.update(dict.fromkeys("bcgh", LATER_S))
+    (planned,) = planner.plan(links[:3], lan, LATER_S)
+    assert planned.server == "c"
+    begin(planner, planned, LATER_S)
+    planner.finish("x-1", planned.max_bytes, is_measured=False)
+    begin(planner, PlannedTest("g", "h", 65_536, (), {"g": 0.0, "h": 0.0}), LATER_S)
+    planner._tested_s.update(dict.fromkeys("bc", LATER_S + 10))
+    for waited_s in (5, 9):
+        for planned in planner.plan(links, lan, LATER_S + waited_s):
+            assert planned.server != "b"
 
 
 @pytest.mark.parametrize("saved_s", [0.0, -0.1, -0.2])
+@pytest.mark.parametrize("has_measured", [False, True])
 def test_busy_boards_settle_what_is_suspected_though_tests_with_a_third_one_always_fail(
-    saved_s: float,
+    saved_s: float, has_measured: bool
 ) -> None:
     """Each failure costs as much as a test, so a few of them would put off the others for minutes:
     the board would keep the value that it had before its link was throttled."""
@@ -376,6 +392,9 @@ def test_busy_boards_settle_what_is_suspected_though_tests_with_a_third_one_alwa
             client, server, 300.0, 0.001, 0.0, LAN_MS, is_hindered=True, is_untimed=True
         )
         bandwidths.add(first, dict.fromkeys(names, 10_000.0))
+    for client, server in permutations(names, 2) if has_measured else ():
+        exact = BandwidthTest(client, server, 940.0, 0.1, 0.0, LAN_MS)
+        bandwidths.add(exact, dict.fromkeys(names, 10_000.0))
     planner = BandwidthPlanner(BandwidthBudget(), max_bytes=MOST_BYTES)
 
     def links(now_s: float) -> list[NodeLink]:
@@ -397,7 +416,9 @@ def test_busy_boards_settle_what_is_suspected_though_tests_with_a_third_one_alwa
             mbps = min(true_mbps[planned.client], true_mbps[planned.server])
             seconds = planned.max_bytes * 4e-6 / mbps
             test = BandwidthTest(
-                *(planned.client, planned.server, mbps, seconds, now_s, LAN_MS), is_hindered=True
+                *(planned.client, planned.server, mbps, seconds, now_s, LAN_MS),
+                is_hindered=True,
+                is_last_resort=planned.is_last_resort,
             )
             planner.finish(lease_id, planned.max_bytes, is_measured=True, hindered_mbps=mbps)
             bandwidths.add(test, dict.fromkeys(names, 10_000.0))
