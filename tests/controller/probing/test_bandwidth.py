@@ -73,6 +73,19 @@ def finish(
     planner.finish(lease_id, planned.max_bytes, is_measured=True)
 
 
+def servers_that_fail(planner: BandwidthPlanner, links: Sequence[NodeLink]) -> list[str]:
+    """The servers of four tests of the node "a", all of which fail."""
+    servers = []
+    for turn in range(4):
+        now_s = LATER_S + 100 * turn
+        planner._tested_s.update(b=now_s, c=now_s)  # only a asks
+        (planned,) = planner.plan(links, lan, now_s)
+        servers.append(planned.server)
+        begin(planner, planned, now_s)
+        planner.finish("x-1", planned.max_bytes, is_measured=False)
+    return servers
+
+
 # What comes first.
 
 
@@ -351,15 +364,7 @@ def test_a_suspect_is_not_tested_again_with_the_same_peer_while_there_are_others
 def test_a_suspect_is_tested_with_the_same_peer_if_tests_with_all_others_fail() -> None:
     links = [suspect("a", peer="b"), known("b"), known("c")]
     planner = planner_of(links)
-    servers = []
-    for turn in range(4):
-        now_s = LATER_S + 100 * turn
-        planner._tested_s.update(b=now_s, c=now_s)
-        (planned,) = planner.plan(links, lan, now_s)
-        servers.append(planned.server)
-        begin(planner, planned, now_s)
-        planner.finish("x-1", planned.max_bytes, is_measured=False)
-    assert servers == ["c", "b", "c", "b"]
+    assert servers_that_fail(planner, links) == ["c", "b", "c", "b"]
 
 
 def test_a_suspect_waits_for_a_peer_that_is_busy() -> None:
@@ -569,15 +574,7 @@ def test_after_three_failures_a_server_over_an_uplink_is_better() -> None:
     uplink = Uplink("lte", frozenset({"a", "b"}), mbps=20.0)
     links = [known("a"), known("b"), known("c")]
     planner = planner_of(links, uplinks=(uplink,))
-    servers = []
-    for turn in range(4):
-        now_s = LATER_S + 100 * turn
-        planner._tested_s.update(b=now_s, c=now_s)
-        (planned,) = planner.plan(links, lan, now_s)
-        servers.append(planned.server)
-        begin(planner, planned, now_s)
-        planner.finish("x-1", 0, is_measured=False)
-    assert servers == ["b", "b", "b", "c"]
+    assert servers_that_fail(planner, links) == ["b", "b", "b", "c"]
 
 
 def test_a_peer_that_does_not_reply_to_pings_is_tried_last() -> None:
