@@ -16,6 +16,8 @@ COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
 # One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
+# For the tests that only compute.
+CORES := $(shell nproc)
 PARTS := broker or network or cluster or registry or package or prometheus or browser
 SLOW := $(PARTS) or experiment or rollout or keda or home_assistant or chart
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
@@ -24,7 +26,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-roles test-rollout test-outage attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
+.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,6 +37,12 @@ demo: env ## Show Leadline on this machine: agents measure, pods are placed, eac
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
 	@$(VENV)/bin/leadline lab run $(if $(KEEP),--keep)
 
+# `make --jobs=2 test` computes beside the tests of the parts, which mostly wait.
+ifneq ($(filter test,$(MAKECMDGOALS)),)
+test-examples test-parts: | test-unit
+test-experiments: | test-examples
+endif
+
 test: PACKAGES += $(CONTAINERS) $(BROWSER)
 test: env packages prometheus kubelets test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
 
@@ -42,11 +50,11 @@ test-unit: env ## Run the unit and contract tests, in under a minute
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
 
 test-examples: env ## Run the tests over generated examples again, with four times as many
-	$(PYTEST) -q -n auto --dist worksteal --hypothesis-profile=many -m "hypothesis and not ($(SLOW))"
+	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal --hypothesis-profile=many -m "hypothesis and not ($(SLOW))"
 
 # They compute and do not wait, so one worker for each core. Each experiment is one test.
 test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, and simulate networks for long
-	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
+	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
 test-parts: PACKAGES += $(CONTAINERS) $(BROWSER)
 test-parts: env packages prometheus kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets
@@ -64,17 +72,22 @@ test-timing: env packages kubelets ## Check how soon a standby takes over, pulls
 test-moves: env packages control-plane ## Move pods while much fails: 200 plans, and controllers killed at each step
 	MOVES_PLANS=200 $(PYTEST) -q -s tests/controller/rescheduling/test_plans_with_failures.py tests/system/test_moves_killed.py
 
+test-roles: PACKAGES += $(TESTBED)
 test-roles: rollout-env packages ## Run the tests of the roles that need no machines
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/roles
 
-# The boards' images are built once, into the cache folder. The evidence stays in .rollout.
+board-images: PACKAGES += $(TESTBED)
+board-images: env packages ## Build the images of the boards for `make test-rollout`, once, into the cache folder
+	@$(SUDO) env PATH="$$PATH" $(PY) -m tests.rollout.images >/dev/null
+
+# The evidence stays in .rollout.
 test-rollout: PACKAGES += $(TESTBED)
-test-rollout: rollout-env packages control-plane ## Roll out to a server and three boards that boot for it
+test-rollout: rollout-env packages control-plane board-images ## Roll out to a server and three boards that boot for it
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/rollout
 
 # `make test-rollout` runs the same tests with at least two minutes.
 test-outage: PACKAGES += $(TESTBED)
-test-outage: rollout-env packages control-plane ## Be without a broker for ten minutes on boards that boot for it, freeze and restart
+test-outage: rollout-env packages control-plane board-images ## Be without a broker for ten minutes on boards that boot for it, freeze and restart
 	$(SUDO) env PATH="$$PATH" BROKER_AWAY_MINUTES=10 $(PYTEST) -q -m rollout \
 		tests/rollout/test_watchdog.py tests/rollout/test_reboot.py tests/rollout/test_broker_away.py
 
@@ -152,7 +165,7 @@ packages: ## Install the Debian packages that the tests need
 
 # Its promtool checks metrics and alert rules. Masked while it is installed and disabled then, so
 # that no server starts on this machine; nor node_exporter, which it recommends.
-prometheus: ## Install Debian's prometheus for the tests, without starting it
+prometheus: | packages ## Install Debian's prometheus for the tests, without starting it
 	@if dpkg -s prometheus >/dev/null 2>&1; then exit 0; fi; \
 	if ! $(if $(SUDO),sudo -n,) true 2>/dev/null; then \
 		echo "the tests need the Debian package prometheus, and neither root nor sudo is there" >&2; exit 1; \
