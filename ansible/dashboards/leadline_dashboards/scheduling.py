@@ -11,7 +11,7 @@ _EXTENDER = "leadline_extender_request_duration_seconds"
 
 def dashboard() -> models.Dashboard:
     """Decisions of whichever controller leads."""
-    phase = builders.CustomVariable("phase").label("Phase").values("decide,queue,plan,bind")
+    phase = builders.CustomVariable("phase").label("Phase").values("decide,queue,preempt,plan,bind")
     return p.dashboard(
         "leadline-scheduling",
         "Leadline: scheduling",
@@ -169,6 +169,15 @@ def _others() -> p.Lines:
                 "Moves of running pods that ended, a minute, by how.",
                 p.PER_MINUTE,
                 (_a_minute("outcome", "leadline_moves_total"), "{{outcome}}"),
+            ),
+            p.over_time(
+                "Preemptions",
+                "Pods a minute that others had to make room for, and the pods that were evicted.",
+                p.PER_MINUTE,
+                *(
+                    (f"60 * sum(rate(leadline_preemption_victims_{part}[$__rate_interval]))", name)
+                    for part, name in (("count", "preemptions"), ("sum", "evicted"))
+                ),
             ),
             p.over_time(
                 "Refused messages",

@@ -14,10 +14,11 @@ from leadline_controller.framework.cycle import Decision
 # They would double the series of counters; Prometheus sees a reset without them.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library's
 
-PHASES = ("queue", "decide", "plan", "bind")
+PHASES = ("queue", "decide", "preempt", "plan", "bind")
 VERBS = ("filter", "prioritize", "bind")
 _MAX_AWAITED = 4096
 UNSCHEDULABLE, FAILED = "unschedulable", "failed"
+_BUCKETS_PODS = (1, 2, 4, 8, 16, 32, 64)
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -42,6 +43,12 @@ class Instruments:
             registry=self.registry,
         )
         self._phases = {phase: scheduling.labels(phase) for phase in PHASES}
+        self._victims = Histogram(
+            "leadline_preemption_victims",
+            "How many pods a preemption evicted.",
+            buckets=_BUCKETS_PODS,
+            registry=self.registry,
+        )
         extender = Histogram(
             "leadline_extender_request_duration_seconds",
             "How long kube-scheduler waited for answers.",
@@ -60,6 +67,10 @@ class Instruments:
     def scheduled(self, phase: str, took_s: float) -> None:
         """A pod took so long in one of PHASES."""
         self._phases[phase].observe(took_s)
+
+    def preempted(self, victims: int) -> None:
+        """So many pods had to make room for another one."""
+        self._victims.observe(victims)
 
     def answered(self, verb: str, took_s: float, failed: bool) -> None:
         """kube-scheduler got an answer."""

@@ -25,8 +25,7 @@ from leadline_controller.framework.resources import DisruptionBudget
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView
 
-# kube-scheduler's minCandidateNodesAbsolute and minCandidateNodesPercentage. They bound only the
-# nodes that must be looked at one by one.
+# kube-scheduler's minCandidateNodesAbsolute and minCandidateNodesPercentage.
 _LEAST_CANDIDATES, _LEAST_SHARE = 100, 0.1
 # So that more victims of negative priority are never better than fewer.
 _PRIORITY_OFFSET = 2**31
@@ -57,24 +56,25 @@ def find_candidates(
 
     results: of these filters for this pod and view. assigned: the pods on the view's nodes. Pods
     that the view counts and that are not among them, such as reserved room, are never victims.
-    random: where to begin, if the nodes must be looked at one by one and are many.
+    random: where to begin, if the nodes are so many that not all are looked at.
     """
     helped = helped_by_preemption(view, pod, results.values())
     lower: dict[int, list[Pod]] = {}
     for each, node in assigned:
         if helped[node] and each.priority < pod.priority:
             lower.setdefault(node, []).append(each)
-    nodes, local = _worth_a_look(view, pod, filters, lower)
     search = _Search(view, pod, filters, lower, budgets)
-    if local:
-        return search.among(nodes)
-    begin = random.randrange(len(nodes)) if nodes else 0
-    found: list[Candidate] = []
+    nodes = sorted(lower)
     enough = max(_LEAST_CANDIDATES, int(len(view) * _LEAST_SHARE))
-    for node in (*nodes[begin:], *nodes[:begin]):
-        found += search.among([node])
-        if len(found) >= enough and any(each.violations == 0 for each in found):
-            break
+    begin = random.randrange(len(nodes)) if len(nodes) > enough else 0
+    in_turn = (*nodes[begin:], *nodes[:begin])
+    found: list[Candidate] = []
+    for at in range(0, len(in_turn), enough):
+        near, local = search.worth_a_look(in_turn[at : at + enough])
+        for together in [near] if local else [[node] for node in near]:
+            found += search.among(together)
+            if len(found) >= enough and any(each.violations == 0 for each in found):
+                return found
     return found
 
 
@@ -89,21 +89,6 @@ def best_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     return left
 
 
-def _worth_a_look(
-    view: ClusterView, pod: Pod, filters: Mapping[str, Filter], lower: Mapping[int, list[Pod]]
-) -> tuple[list[int], bool]:
-    """The nodes that pass each local filter if all of these pods are gone, and whether all filters
-    are local, so that the nodes can be looked at together."""
-    placed = [(each, node) for node, pods in lower.items() for each in pods]
-    results = filtered(view.without_placements(placed), pod, filters).values()
-    # A filter that preemption can't help looks at no pods.
-    local = [each for each in results if each.is_local or each.resolvable_by_preemption is None]
-    passes = view.table.all()
-    for each in local:
-        passes &= each.passes
-    return sorted(node for node in lower if passes[node]), len(local) == len(results)
-
-
 @dataclass(frozen=True, slots=True)
 class _Search:
     """Looks for victims. lower: node -> its pods of lower priority."""
@@ -114,11 +99,20 @@ class _Search:
     lower: Mapping[int, list[Pod]]
     budgets: Sequence[DisruptionBudget]
 
+    def worth_a_look(self, nodes: Sequence[int]) -> tuple[list[int], bool]:
+        """Those that pass each local filter if their pods of lower priority are all gone, and
+        whether all filters are local, so that the nodes can be looked at together."""
+        results = filtered(self._without(nodes), self.pod, self.filters).values()
+        # A filter that preemption can't help looks at no pods.
+        local = [each for each in results if each.is_local or each.resolvable_by_preemption is None]
+        passes = self.view.table.all()
+        for each in local:
+            passes &= each.passes
+        return [node for node in nodes if passes[node]], len(local) == len(results)
+
     def among(self, nodes: Sequence[int]) -> list[Candidate]:
         """The candidates among these nodes, whose pods must not matter to each other's results."""
-        view = self.view.without_placements(
-            [(each, node) for node in nodes for each in self.lower[node]]
-        )
+        view = self._without(nodes)
         passes = self._passes(view)
         violating: dict[int, list[Pod]] = {}
         others: dict[int, list[Pod]] = {}
@@ -136,7 +130,10 @@ class _Search:
                 if not passes[node]:
                     victims[node].append(each)
             stay = [placed for placed in back if passes[placed[1]]]
-            view = more if len(stay) == len(back) else view.with_assigned(stay)
+            if len(stay) == len(back):
+                view = more
+            elif stay:
+                view = view.with_assigned(stay)
         return [
             Candidate(
                 node,
@@ -146,6 +143,12 @@ class _Search:
             for node, pods in victims.items()
             if pods
         ]
+
+    def _without(self, nodes: Iterable[int]) -> ClusterView:
+        """The view without the pods of lower priority on these nodes."""
+        return self.view.without_placements(
+            [(each, node) for node in nodes for each in self.lower[node]]
+        )
 
     def _passes(self, view: ClusterView) -> Bools:
         """The nodes that the pod fits, shape (n,)."""

@@ -39,8 +39,8 @@ from leadline_controller.scheduling.queue import LONGEST_UNSCHEDULABLE_S
 ENDING_S = 90.0
 # How long the watch may take to show an eviction whose answer was lost.
 _IN_DOUBT_S = 1.0
-# After a search that found no victims the workload rests for so many times as long: a search over
-# 1,000 full nodes takes up to a second, and each event of the cluster may ask for another one.
+# After a search that found no victims the workload rests for so many times as long: over 1,000 full
+# nodes it can take seconds, and each event of the cluster may ask for another one.
 _REST_AFTER_SEARCH = 100
 _SHOWN = 5
 
@@ -68,7 +68,7 @@ class Then(Enum):
 
 class Preemptor:
     """Plans and carries out preemptions for one scheduler's pods. tell: takes events about pods.
-    scheduler_name: whose nominations it may take back."""
+    scheduler_name: whose nominations it may take back. observe, on_preempted: see Scheduler."""
 
     def __init__(
         self,
@@ -79,6 +79,8 @@ class Preemptor:
         random: Random,
         tell: Callable[[Pod, Event], None],
         scheduler_name: str,
+        observe: Callable[[str, float], None],
+        on_preempted: Callable[[int], None],
     ) -> None:
         self._cluster = cluster
         self._state = state
@@ -87,6 +89,8 @@ class Preemptor:
         self._random = random
         self._tell = tell
         self._scheduler_name = scheduler_name
+        self._observe = observe
+        self._on_preempted = on_preempted
         # By uid, the pods that end though the watch may not show it; and until when that counts.
         self._evicted: dict[str, float] = {}
         self._ending_since_s: dict[str, float] = {}
@@ -128,9 +132,10 @@ class Preemptor:
                 self._random,
             )
         )
+        now_s = self._clock.now_s()
+        self._observe("preempt", now_s - begun_s)
         if found:
             return self._chosen(decision, view, found)
-        now_s = self._clock.now_s()
         self._look_again(key, now_s + _REST_AFTER_SEARCH * (now_s - begun_s))
         if nominated is not None:
             return Preemption(pod, None, (), "evicting them would not make it fit")
@@ -172,6 +177,7 @@ class Preemptor:
                 evicted.append(victim)
         finally:
             if evicted:
+                self._on_preempted(len(evicted))
                 names = _listed(evicted)
                 message = (
                     f"{names} on {plan.node} had to end: lower priority than {plan.pod.priority}"

@@ -82,8 +82,8 @@ class SchedulingProfile(DecisionProfile):
 class Scheduler:
     """Schedules the pods of one schedulerName while it leads. Else it only follows the watch, so
     that it can take over at once. on_change: called with every change, after the state has it.
-    observe: told how many seconds a pod took in the phase queue, decide or bind, or a batch in
-    plan."""
+    observe: told how many seconds a pod took in the phase queue, decide, preempt or bind, or a batch
+    in plan. on_preempted: told how many victims a preemption evicted."""
 
     def __init__(  # the parts that it joins
         self,
@@ -97,6 +97,7 @@ class Scheduler:
         on_change: Callable[[ClusterChange], None] = lambda _: None,
         moves: Callable[[], Moves] = NoMoves,
         observe: Callable[[str, float], None] = lambda _phase, _s: None,
+        on_preempted: Callable[[int], None] = lambda _victims: None,
     ) -> None:
         self._on_change = on_change
         self._observe = observe
@@ -128,6 +129,8 @@ class Scheduler:
                 profile.random,
                 self._tell,
                 profile.scheduler_name,
+                observe,
+                on_preempted,
             )
         self._waits: set[asyncio.Task[None]] = set()  # for moves; they can take minutes
         self._alone: set[str] = set()  # uids of pods that waited for moves in vain

@@ -145,6 +145,7 @@ class Controller:
             self._notify,
             lambda: self.suggestions or NoMoves(),
             self.instruments.scheduled if self.instruments else lambda _phase, _s: None,
+            self.instruments.preempted if self.instruments else lambda _victims: None,
         )
         self._requeue, self.queue = scheduler.requeue, scheduler.queue
         return scheduler

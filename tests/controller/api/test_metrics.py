@@ -239,6 +239,19 @@ def test_decisions_are_counted_once_with_the_filter_that_refused_the_most() -> N
     }
 
 
+def test_preemptions_are_counted_by_their_victims() -> None:
+    instruments = Instruments()
+    for victims in (1, 3):
+        instruments.preempted(victims)
+    instruments.scheduled("preempt", 0.02)
+    found = samples(instruments.registry.collect())
+    name = "preemption_victims"
+    assert value(found, f"{name}_count") == 2.0
+    assert value(found, f"{name}_sum") == 4.0
+    assert value(found, f"{name}_bucket", le="2.0") == 1.0
+    assert value(found, "scheduling_duration_seconds_count", phase="preempt") == 1.0
+
+
 def test_prometheus_takes_no_unix_socket_and_other_machines_need_certificates() -> None:
     for address in ("unix:/run/metrics.sock", "0.0.0.0:50508"):
         with pytest.raises(ServeError, match=r"host:port only|other machines"):

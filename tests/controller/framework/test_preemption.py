@@ -3,7 +3,7 @@ kube-scheduler's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -40,7 +40,7 @@ def preemptor(cpu: str = "1", priority: int = 10, **fields: Any) -> Pod:
     return read_pod(manifest("p", requests={"cpu": cpu}, priority=priority, **fields))
 
 
-def cluster(pods: Sequence[Pod], cores: float = 2, names: str = "abc") -> ClusterView:
+def cluster(pods: Sequence[Pod], cores: float = 2, names: Iterable[str] = "abc") -> ClusterView:
     labels = {"kubernetes.io/hostname": "", "zone": "z"}
     nodes = [
         node(name, cores=cores, ready=True, labels={**labels, "kubernetes.io/hostname": name})
@@ -136,6 +136,27 @@ def test_the_pods_of_other_nodes_stay_where_a_filter_looks_at_them() -> None:
     other = resident("other", "b", cpu="100m", labels={"app": "web"})
     assert candidates(wanted, [one, other]) == {}
     assert candidates(wanted, [one]) == {"a": (["one"], 0)}
+
+
+def test_among_many_nodes_a_tenth_is_looked_at_and_at_least_a_hundred() -> None:
+    """kube-scheduler's minCandidateNodesAbsolute and minCandidateNodesPercentage."""
+    names = [f"n{number}" for number in range(120)]
+    pods = [resident(f"on-{name}", name, cpu="2") for name in names]
+    found = candidates(preemptor(), pods, names=names)
+    assert len(found) == 100
+    assert set(found) < set(names)
+    assert all(victims == [f"on-{name}"] for name, (victims, _) in found.items())
+
+
+def test_as_long_as_all_victims_are_held_by_budgets_more_nodes_are_looked_at() -> None:
+    names = [f"n{number}" for number in range(250)]
+    pods = [
+        resident(f"on-{name}", name, cpu="2", labels={"app": "web"} if name != "n249" else {})
+        for name in names
+    ]
+    budget = DisruptionBudget("default", "web", WEB, 0, frozenset())
+    found = candidates(preemptor(), pods, [budget], names=names)
+    assert found["n249"] == (["on-n249"], 0)
 
 
 def test_room_for_a_nominated_pod_of_equal_priority_is_no_room() -> None:

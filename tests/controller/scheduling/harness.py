@@ -59,6 +59,8 @@ class SchedulerHarness:
         filters = profile.pop("filters", FILTERS)
         self.leadership: Leadership = profile.pop("leadership", SOLE_LEADER)
         self.profile = SchedulingProfile(strategy, filters, Random(7), **profile)
+        self.phases: list[str] = []
+        self.victims: list[int] = []
         self.scheduler = Scheduler(
             cluster,
             self.state,
@@ -67,6 +69,8 @@ class SchedulerHarness:
             self.profile,
             self.clock,
             self.leadership,
+            observe=lambda phase, _s: self.phases.append(phase),
+            on_preempted=self.victims.append,
         )
 
     @asynccontextmanager

@@ -92,6 +92,8 @@ async def test_the_least_important_pod_makes_room_and_is_told_why() -> None:
         await harness.clock.advance(10)
         assert harness.where() == {"p": "n1", "b": "n2"}
         assert cluster.preempted == {"a": 1}
+    assert harness.victims == [1]
+    assert harness.phases == ["queue", "preempt", "decide", "queue", "decide", "bind"]
     (told,) = harness.events("a")
     assert (told.type, told.reason) == ("Normal", "Preempted")
     assert told.message == (
