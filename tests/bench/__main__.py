@@ -11,6 +11,7 @@ PARTS = (
     "decision",
     "experiments",
     "batch",
+    "preemption",
     "predicates",
     "decisions_db",
     "history",

@@ -68,6 +68,28 @@ def test_killed_when_the_victims_are_gone(pair: ControllerPair, scene: Hunt) -> 
     check(pair, scene)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_several_pods_preempt_at_a_time(pair: ControllerPair, scene: Hunt, killed: bool) -> None:
+    """Each has its own victims, and room that is made for one is not taken by another."""
+    leader, _ = pair.both_run()
+    scene.pod("lord", "2", "lord")
+    for number in range(3):
+        scene.pod(f"hunter-{number}", "3", "hunter")
+    if killed:
+        eventually(scene.ending, bool, "the first victim ends", every_s=0.001)
+        leader.daemon.stop(signal.SIGKILL)
+    scene.ends.set()
+    bound = {f"hunter-{number}": "n1" for number in range(3)} | {"lord": "n1"}
+    eventually(
+        scene.where, lambda seen: bound.items() <= seen.items(), "all are bound", timeout_s=90
+    )
+    # 11 of the 12 cores are theirs.
+    deleted = deletions(pair, scene)
+    assert len(deleted) == VICTIMS - 1
+    assert set(deleted.values()) == {1}
+    assert len(scene.where()) == len({*bound, "keeper", "the last of the prey"})
+
+
 def check(pair: ControllerPair, scene: Hunt) -> None:
     """The pod runs at last, on the room of its victims alone, and each of them went once."""
     # The next leader waits for those that are ending, and only then has the others end.
@@ -76,10 +98,16 @@ def check(pair: ControllerPair, scene: Hunt) -> None:
         scene.where, lambda seen: seen.get("hunter"), "the pod is bound", timeout_s=90
     )
     assert where == {"hunter": "n1", "keeper": "n2"}
-    ours = {one.credential for one in pair.candidates}
-    deleted = [each for each in pair.audit.deletions(scene.name) if each.by in ours]
-    assert Counter(each.name for each in deleted if each.worked) == {
-        f"{scene.name}-prey-{number:02}": 1 for number in range(VICTIMS)
-    }
+    assert deletions(pair, scene) == {f"prey-{number:02}": 1 for number in range(VICTIMS)}
+
+
+def deletions(pair: ControllerPair, scene: Hunt) -> Counter[str]:
+    """How many times the controllers deleted each pod, by suffix."""
     for one in pair.candidates:
         assert one.daemon.said("Traceback") == 0
+    ours = {one.credential for one in pair.candidates}
+    return Counter(
+        each.name.removeprefix(f"{scene.name}-")
+        for each in pair.audit.deletions(scene.name)
+        if each.by in ours and each.worked
+    )

@@ -82,8 +82,8 @@ class SchedulingProfile(DecisionProfile):
 class Scheduler:
     """Schedules the pods of one schedulerName while it leads. Else it only follows the watch, so
     that it can take over at once. on_change: called with every change, after the state has it.
-    observe: told how many seconds a pod took in the phase queue, decide, preempt or bind, or a batch
-    in plan. on_preempted: told how many victims a preemption evicted."""
+    observe: told how many seconds a pod took in the phase queue, decide, preempt or bind, or a
+    batch in plan. on_preempted: told how many victims a preemption evicted."""
 
     def __init__(  # the parts that it joins
         self,
