@@ -39,6 +39,7 @@ demo: env ## Show Leadline on this machine: agents measure, pods are placed, eac
 
 # `make --jobs=2 test` computes beside the tests of the parts, which mostly wait.
 ifneq ($(filter test,$(MAKECMDGOALS)),)
+test-unit: | packages prometheus kubelets
 test-examples test-parts: | test-unit
 test-experiments: | test-examples
 endif
@@ -72,6 +73,7 @@ test-timing: env packages kubelets ## Check how soon a standby takes over, pulls
 test-moves: env packages control-plane ## Move pods while much fails: 200 plans, and controllers killed at each step
 	MOVES_PLANS=200 $(PYTEST) -q -s tests/controller/rescheduling/test_plans_with_failures.py tests/system/test_moves_killed.py
 
+# In CI it is the first to install packages, for the images as well.
 test-roles: PACKAGES += $(TESTBED)
 test-roles: rollout-env packages ## Run the tests of the roles that need no machines
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/roles
@@ -153,7 +155,7 @@ $(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml control
 	@$(UV) pip install --quiet --python $(PY) --no-deps -e proto -e agent -e controller -e controller/experiments
 	@touch $@
 
-packages: ## Install the Debian packages that the tests need
+packages: | $(SYNCED) ## Install the Debian packages that the tests need
 	@missing=$$(for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
 	test -z "$$missing" && exit 0; \
 	if $(if $(SUDO),sudo -n,) true 2>/dev/null; then \

@@ -70,7 +70,7 @@ def test_killed_when_the_victims_are_gone(pair: ControllerPair, scene: Hunt) -> 
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_several_pods_preempt_at_a_time(pair: ControllerPair, scene: Hunt, killed: bool) -> None:
-    """Each has its own victims, and room that is made for one is not taken by another."""
+    """Together they take as few as they need, and none twice."""
     leader, _ = pair.both_run()
     scene.pod("lord", "2", "lord")
     for number in range(3):

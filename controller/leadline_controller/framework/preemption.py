@@ -51,12 +51,14 @@ def find_candidates(
     assigned: Iterable[Placed],
     budgets: Sequence[DisruptionBudget],
     random: Random,
+    first: int | None = None,
 ) -> list[Candidate]:
     """The nodes on which victims make room for the pod.
 
     results: of these filters for this pod and view. assigned: the pods on the view's nodes. Pods
     that the view counts and that are not among them, such as reserved room, are never victims.
     random: where to begin, if the nodes are so many that not all are looked at.
+    first: the node to begin with, where victims of an earlier try may have gone already.
     """
     helped = helped_by_preemption(view, pod, results.values())
     lower: dict[int, list[Pod]] = {}
@@ -67,7 +69,10 @@ def find_candidates(
     nodes = sorted(lower)
     enough = max(_LEAST_CANDIDATES, int(len(view) * _LEAST_SHARE))
     begin = random.randrange(len(nodes)) if len(nodes) > enough else 0
-    in_turn = (*nodes[begin:], *nodes[:begin])
+    in_turn = [*nodes[begin:], *nodes[:begin]]
+    if first in lower:
+        in_turn.remove(first)
+        in_turn.insert(0, first)
     found: list[Candidate] = []
     for at in range(0, len(in_turn), enough):
         near, local = search.worth_a_look(in_turn[at : at + enough])

@@ -130,6 +130,7 @@ class Preemptor:
                 self._assigned(view),
                 self._state.budgets() or (),
                 self._random,
+                first=at,
             )
         )
         now_s = self._clock.now_s()

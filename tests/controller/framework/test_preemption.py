@@ -148,6 +148,21 @@ def test_among_many_nodes_a_tenth_is_looked_at_and_at_least_a_hundred() -> None:
     assert all(victims == [f"on-{name}"] for name, (victims, _) in found.items())
 
 
+def test_the_node_that_is_nominated_already_is_among_those_looked_at() -> None:
+    """Else victims that went there before the search was repeated would have gone in vain."""
+    names = [f"n{number}" for number in range(300)]
+    pods = [resident(f"on-{name}", name, cpu="2") for name in names]
+    around = cluster(pods, names=names)
+    wanted = preemptor()
+    results = filtered(around, wanted, FILTERS)
+    placed = [(each, around.table.index[each.node_name or ""]) for each in pods]
+    for seed in range(5):
+        found = find_candidates(
+            around, wanted, FILTERS, results, placed, (), Random(seed), first=250
+        )
+        assert found[0].node == 250
+
+
 def test_as_long_as_all_victims_are_held_by_budgets_more_nodes_are_looked_at() -> None:
     names = [f"n{number}" for number in range(250)]
     pods = [
