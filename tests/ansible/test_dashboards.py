@@ -89,7 +89,7 @@ def test_the_page_has_each_dashboard() -> None:
 def test_the_panels_read_metrics_that_the_page_has() -> None:
     page = set(re.findall(r"leadline_\w+", PAGE.read_text()))
     read = {
-        re.sub(r"_seconds_(bucket|count|sum)$", "_seconds", name)
+        re.sub(r"_(seconds|victims)_(bucket|count|sum)$", r"_\1", name)
         for query in panel_queries()
         for name in re.findall(r"\bleadline_\w+\b(?![|(])", query.expression)
     }
