@@ -12,7 +12,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from leadline_controller.kube.client import ApiServer
+from leadline_controller.kube.connection import Login
+
+from tests.kube.wire import kubeconfig
 from tests.support.certificates import Authority, Certificate
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -39,6 +44,12 @@ class Request:
         more = literal(53, retry_after) if retry_after else b""
         self.connection.send(HEADERS, END_HEADERS, self.stream, literal(8, str(status)) + more)
         self.connection.send(DATA, END_STREAM, self.stream, json.dumps(body).encode())
+
+    def begin(self, *pieces: bytes) -> None:
+        """Begin an answer that has no end yet."""
+        self.connection.send(HEADERS, END_HEADERS, self.stream, literal(8, "200"))
+        for piece in pieces:
+            self.connection.send(DATA, 0, self.stream, piece)
 
 
 @dataclass
@@ -83,10 +94,12 @@ class Http2Server:
                     assert payload[0] == 4, "the path comes first"
                     assert payload[1] < 127
                     open_[stream] = payload[2 : 2 + payload[1]].decode()
-                elif kind == DATA and flags & END_STREAM:
-                    request = Request(connection, stream, open_.pop(stream), payload)
-                    self.requests.append(request)
-                    self._answer(request)
+                if kind in (HEADERS, DATA):
+                    if flags & END_STREAM:
+                        body = payload if kind == DATA else b""
+                        request = Request(connection, stream, open_.pop(stream), body)
+                        self.requests.append(request)
+                        self._answer(request)
                 else:
                     connection.others.append((kind, flags, stream, payload))
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -134,3 +147,15 @@ async def serving(server: Http2Server, tls: ssl.SSLContext) -> AsyncIterator[str
         for connection in server.connections:
             connection.abort()
         await listening.wait_closed()
+
+
+@asynccontextmanager
+async def api_of(
+    server: Http2Server, certificate: Certificate, folder: Path, user: dict[str, Any] | None = None
+) -> AsyncIterator[ApiServer]:
+    """The API client, of a user's login."""
+    async with serving(server, server_tls(certificate, "h2")) as url:
+        authority = {"certificate-authority": str(certificate.ca_file)}
+        file = kubeconfig(folder / "kubeconfig", url, user=user, **authority)
+        async with ApiServer.connect(Login(file)) as api:
+            yield api

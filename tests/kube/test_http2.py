@@ -43,6 +43,7 @@ from tests.kube.http2_server import (
     WINDOW_UPDATE,
     Http2Server,
     Request,
+    api_of,
     certificate_in,
     client_tls,
     literal,
@@ -351,17 +352,6 @@ async def test_a_server_without_http2_is_told_apart(certificate: Certificate) ->
 
 
 # As the API client uses it.
-
-
-@asynccontextmanager
-async def api_of(
-    server: Http2Server, certificate: Certificate, folder: Path
-) -> AsyncIterator[ApiServer]:
-    async with serving(server, server_tls(certificate, "h2")) as url:
-        authority = {"certificate-authority": str(certificate.ca_file)}
-        file = kubeconfig(folder / "kubeconfig", url, user=None, **authority)
-        async with ApiServer.connect(Login(file)) as api:
-            yield api
 
 
 REFUSALS: list[tuple[int, type[ClusterError]]] = [

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +35,12 @@ from leadline_controller.framework.ports import (
 from leadline_controller.kube.connection import MAX_LINE_BYTES, Login, http2_context
 from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.kube.header_fields import field_block, request_head
-from leadline_controller.kube.http2 import MAX_BODY_BYTES, NotOfferedError
+from leadline_controller.kube.http2 import (
+    MAX_BODY_BYTES,
+    NotOfferedError,
+    Stream,
+    TooManyStreamsError,
+)
 from leadline_controller.kube.library import ApiClient
 from leadline_controller.kube.multiplexer import Multiplexer
 
@@ -81,7 +86,8 @@ def micro_time() -> str:
 
 
 class ApiServer:
-    """A connection pool to one API server.
+    """One HTTP/2 connection to an API server, which also carries the watches. Without HTTP/2, with
+    a proxy, and for long requests it is a pool of connections.
 
     Every call raises subclasses of ClusterError. After an answer with "Retry-After", all further
     requests wait for that time first (30 s at most).
@@ -94,8 +100,8 @@ class ApiServer:
         self._not_before_s = 0.0
         self._logged_in_s = float("-inf")
         self._multiplexer = self._new_multiplexer()
-        # The header block of every request over it, and the fields that it was made of.
-        self._block: tuple[dict[str, str], bytes] = ({}, b"")
+        # By method and kind of body: the header fields of all requests over it, and their block.
+        self._blocks: dict[tuple[str, str], tuple[dict[str, str], bytes]] = {}
 
     @classmethod
     @asynccontextmanager
@@ -132,21 +138,11 @@ class ApiServer:
 
     async def get(self, path: str, **query: str) -> Json:
         """Read an object or a list."""
-        return await _read_json(await self._request("GET", path, query))
+        return await self._call("GET", path, query)
 
     async def post(self, path: str, body: Json, fence: Fence | None = None) -> Json:
-        """Create an object or a subresource. Raises NotLeadingError when the fence closes first.
-
-        Small ones go over one HTTP/2 connection, if the server speaks it.
-        """
-        content = json.dumps(body).encode()
-        if self._multiplexer is not None and len(content) <= MAX_BODY_BYTES:
-            try:
-                return await self._post_multiplexed(self._multiplexer, path, content, fence)
-            except NotOfferedError:
-                _log.info("%s has no HTTP/2: each binding takes a connection of its own", self.url)
-                self._multiplexer = None
-        return await _read_json(await self._request("POST", path, {}, content, fence=fence))
+        """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
+        return await self._call("POST", path, {}, json.dumps(body).encode(), fence)
 
     async def patch(
         self, path: str, body: Json, fence: Fence | None = None, *, by_name: bool = False
@@ -154,15 +150,12 @@ class ApiServer:
         """Merge `body` into an object (RFC 7386); `fence` as for `post`. by_name: merge lists such
         as containers item by item (Kubernetes' strategic merge) and do not replace them."""
         kind = "strategic-merge-patch+json" if by_name else "merge-patch+json"
-        return await _read_json(
-            await self._request("PATCH", path, {}, json.dumps(body).encode(), fence, kind=kind)
-        )
+        return await self._call("PATCH", path, {}, json.dumps(body).encode(), fence, kind)
 
     async def delete(self, path: str, uid: str, fence: Fence | None = None) -> None:
         """Delete an object if it still has this uid; `fence` as for `post`."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        content = json.dumps(body).encode()
-        await _read_json(await self._request("DELETE", path, {}, content, fence))
+        await self._call("DELETE", path, {}, json.dumps(body).encode(), fence)
 
     @asynccontextmanager
     async def stream(
@@ -173,12 +166,52 @@ class ApiServer:
         It ends when the server ends it, when the connection breaks, and after `silence_s` without
         a byte. Only opening it raises; ERROR events are yielded like all others.
         """
+        if self._multiplexer is not None:
+            await self._wait_for_retry_after(None, path)
+            try:
+                stream = await self._open(self._multiplexer, path, query, self._until_s(None))
+            except NotOfferedError:
+                self._do_without_http2()
+            except TooManyStreamsError:
+                pass
+            else:
+                try:
+                    yield _watch_events(stream.chunks(silence_s), path)
+                finally:
+                    stream.close()
+                return
         limits = aiohttp.ClientTimeout(sock_connect=10, sock_read=silence_s)
         response = await self._request("GET", path, query, limits=limits)
         try:
-            yield _watch_events(response)
+            # In a burst, many events come at once; asking for line after line takes longer.
+            yield _watch_events(response.content.iter_any(), path)
         finally:
             response.close()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None = None,
+        fence: Fence | None = None,
+        kind: str = "json",
+    ) -> Json:
+        """Send a request, over the HTTP/2 connection if there can be one, and read its answer."""
+        if self._multiplexer is not None and len(body or b"") <= MAX_BODY_BYTES:
+            try:
+                return await self._call_multiplexed(
+                    self._multiplexer, method, path, query, body, fence, kind
+                )
+            except NotOfferedError:
+                self._do_without_http2()
+            except TooManyStreamsError:
+                pass
+        return await _read_json(await self._request(method, path, query, body, fence, kind=kind))
+
+    def _do_without_http2(self) -> None:
+        _log.info("%s has no HTTP/2: each request takes a connection of its own", self.url)
+        self._multiplexer = None
 
     async def _request(
         self,
@@ -213,56 +246,112 @@ class ApiServer:
                 server_hostname=rest.server_hostname,
             )
             if response.status >= 400:
-                text = await response.text(errors="replace")
+                text = await response.read()
                 response.release()
                 retry_after = response.headers.get("Retry-After")
-                raise await self._error(response.status, text, retry_after, f"{method} {path}")
+                raise await self._error(response.status, text, retry_after, method, path)
         except (aiohttp.ClientError, OSError) as error:
             if fence is not None:
                 _remaining_s(fence)
-            raise UnavailableError(f"{method} {self.url}{path}: {_reason(error)}") from None
+            raise self._unavailable(method, path, error) from None
         return response
 
-    async def _post_multiplexed(
-        self, multiplexer: Multiplexer, path: str, body: bytes, fence: Fence | None
+    async def _call_multiplexed(
+        self,
+        multiplexer: Multiplexer,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None,
+        fence: Fence | None,
+        kind: str,
     ) -> Json:
+        await self._wait_for_retry_after(_fenced_timeout(self._timeout, fence).total, path)
+        until_s = self._until_s(fence)
+        if body is None:
+            stream = await self._open(multiplexer, path, query, until_s)
+            text = await self._read(stream, path, until_s)
+        else:
+            try:
+                head = await self._head(method, path, query, kind, len(body), fence)
+                response = await multiplexer.request(head, body, until_s)
+            except OSError as error:
+                if fence is not None:
+                    _remaining_s(fence)
+                raise self._unavailable(method, path, error) from None
+            text = response.body
+            if response.status >= 400:
+                raise await self._error(response.status, text, response.retry_after, method, path)
+        try:
+            return _json_object(text)
+        except ValueError as error:
+            raise UnavailableError(f"{method} {path}: {error}") from None
+
+    async def _open(
+        self, multiplexer: Multiplexer, path: str, query: Mapping[str, str], until_s: float
+    ) -> Stream:
+        try:
+            head = await self._head("GET", path, query)
+            stream = await multiplexer.stream(head, until_s)
+        except OSError as error:
+            raise self._unavailable("GET", path, error) from None
+        status, retry_after, _ = stream.done.result()
+        if status >= 400:
+            text = await self._read(stream, path, until_s)
+            raise await self._error(status, text, retry_after, "GET", path)
+        return stream
+
+    async def _read(self, stream: Stream, path: str, until_s: float) -> bytes:
+        try:
+            async with asyncio.timeout_at(until_s):
+                return b"".join([chunk async for chunk in stream.chunks(math.inf)])
+        except OSError as error:
+            raise self._unavailable("GET", path, error) from None
+        finally:
+            stream.close()
+
+    async def _head(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        kind: str = "json",
+        body_bytes: int | None = None,
+        fence: Fence | None = None,
+    ) -> Callable[[], bytes]:
+        """What makes the header block of a request, right before it is sent."""
         server = urlsplit(self.url)
-        longest_s = _fenced_timeout(self._timeout, fence).total
-        await self._wait_for_retry_after(longest_s, path)
-        left_s = _fenced_timeout(self._timeout, fence).total
-        assert left_s is not None  # noqa: S101  # every ApiServer has a limit
         fields = {
-            ":method": "POST",
+            ":method": method,
             ":scheme": "https",
             ":authority": server.netloc,
             **self._client.default_headers,
             "accept": "application/json",
-            "content-type": "application/json",
+            "content-type": f"application/{kind}",
         }
-        try:
-            await self._client.update_params_for_auth(fields, [], ["BearerToken"])
-            if fields != self._block[0]:
-                self._block = fields, field_block(fields)
-            block = self._block[1]
+        await self._client.update_params_for_auth(fields, [], ["BearerToken"])
+        before, block = self._blocks.get((method, kind), ({}, b""))
+        if fields != before:
+            block = field_block(fields)
+            self._blocks[method, kind] = fields, block
 
-            def head() -> bytes:
-                asked = server.path + path
-                if fence is not None:  # it may have waited for its turn
-                    asked += f"?timeout={_fenced_timeout(self._timeout, fence).total:.3f}s"
-                return request_head(asked, block, len(body))
+        def head() -> bytes:
+            asked = query
+            if fence is not None:  # it may have waited for its turn
+                asked = {**query, "timeout": f"{_fenced_timeout(self._timeout, fence).total:.3f}s"}
+            target = server.path + path + (f"?{urlencode(asked)}" if asked else "")
+            return request_head(target, block, body_bytes)
 
-            response = await multiplexer.request(head, body, _now_s() + left_s)
-        except OSError as error:
-            if fence is not None:
-                _remaining_s(fence)
-            raise UnavailableError(f"POST {self.url}{path}: {_reason(error)}") from None
-        if response.status >= 400:
-            text = response.body.decode(errors="replace")
-            raise await self._error(response.status, text, response.retry_after, f"POST {path}")
-        try:
-            return _json_object(response.body)
-        except ValueError as error:
-            raise UnavailableError(f"POST {path}: {error}") from None
+        return head
+
+    def _until_s(self, fence: Fence | None) -> float:
+        """The loop's time at which a request that begins now is given up."""
+        left_s = _fenced_timeout(self._timeout, fence).total
+        assert left_s is not None  # noqa: S101  # every ApiServer has a limit
+        return _now_s() + left_s
+
+    def _unavailable(self, method: str, path: str, error: Exception) -> UnavailableError:
+        return UnavailableError(f"{method} {self.url}{path}: {_reason(error)}")
 
     async def _wait_for_retry_after(self, longest_s: float | None, path: str) -> None:
         wait_s = self._not_before_s - _now_s()
@@ -272,8 +361,9 @@ class ApiServer:
             await asyncio.sleep(wait_s)
 
     async def _error(
-        self, status: int, text: str, retry_after: str | None, request: str
+        self, status: int, body: bytes, retry_after: str | None, method: str, path: str
     ) -> ClusterError:
+        text, request = body.decode(errors="replace"), f"{method} {path}"
         if status == 429 and _is_refused_by_budget(text):
             # It asks to try this eviction again later; other requests need not wait.
             return BudgetError(f"{_status_message(text)} ({request})")
@@ -293,7 +383,8 @@ class ApiServer:
             await self._login.refresh(self._client.configuration)
         except KubeConfigError as error:
             _log.warning("can't renew the credentials: %s", error)
-        if self.url != before and self._multiplexer is not None:
+        if self._multiplexer is not None and (self.url != before or self.cert_file is not None):
+            # A connection keeps the certificate that it began with.
             self._multiplexer.close()
             self._multiplexer = self._new_multiplexer()
 
@@ -353,11 +444,10 @@ def _json_object(text: bytes) -> Json:
     return answer
 
 
-async def _watch_events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
+async def _watch_events(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[Json]:
     begun = b""
     try:
-        # In a burst, many events come at once; asking for line after line takes longer.
-        async for chunk in response.content.iter_any():
+        async for chunk in chunks:
             *lines, begun = (begun + chunk).split(b"\n")
             for line in lines:
                 event = json.loads(line)
@@ -367,7 +457,7 @@ async def _watch_events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]
                 raise ValueError("an event is too long")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: a broken connection may cut a line in two.
-        _log.debug("the watch of %s ended: %s", response.url.path, _reason(error))
+        _log.debug("the watch of %s ended: %s", path, _reason(error))
 
 
 def _now_s() -> float:

@@ -24,9 +24,10 @@ def field_block(fields: Mapping[str, str]) -> bytes:
     )
 
 
-def request_head(path: str, block: bytes, body_bytes: int) -> bytes:
-    """The header block of a request. block: `field_block` of all but its path and length."""
-    length = b"\x0f\x0d" + _text(b"%d" % body_bytes)
+def request_head(path: str, block: bytes, body_bytes: int | None = None) -> bytes:
+    """The header block of a request. block: `field_block` of all but its path and length.
+    body_bytes: its length; None without a body."""
+    length = b"" if body_bytes is None else b"\x0f\x0d" + _text(b"%d" % body_bytes)
     return b"\x04" + _text(path.encode()) + block + length
 
 

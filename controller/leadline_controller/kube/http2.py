@@ -1,8 +1,9 @@
-"""One HTTP/2 connection (RFC 9113) that carries many small requests at a time.
+"""One HTTP/2 connection (RFC 9113) that carries many small requests at a time, and watches.
 
 A burst of bindings is hundreds of requests of 300 bytes. Over HTTP/1.1 each of those under way
 needs a connection, and both ends make a TLS record and a system call of their own for each request
-and each answer. Here, requests that are ready together leave together, and so do answers.
+and each answer; each watch takes a connection as well, with buffers of 300 KB at this end. Here all
+share one, and requests that are ready together leave together, and so do answers.
 
 The client needs little of the protocol: a request is one frame of headers and one of data, headers
 are sent as literals, and the server is asked for headers without a dynamic table (RFC 7541), of
@@ -14,7 +15,7 @@ import math
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from struct import Struct
 from typing import NamedTuple
 
@@ -48,6 +49,10 @@ class NotOfferedError(Exception):
     """The server does not speak HTTP/2."""
 
 
+class TooManyStreamsError(Exception):
+    """Watches would take most of the requests that the server takes at a time."""
+
+
 class RefusedError(ConnectionError):
     """The server has certainly not looked at the request, so it can be sent again."""
 
@@ -74,10 +79,91 @@ class Exchange:
         self.response: tuple[int, str] | None = None
         self.answer: list[bytes] = []
 
+    def begin(self, response: tuple[int, str]) -> None:
+        """The status came, and Retry-After."""
+        self.response = response
+
+    def take(self, data: bytes, _frame_bytes: int) -> None:
+        """A piece of the body came."""
+        self.answer.append(data)
+
+    def finish(self) -> None:
+        """The answer is complete. Raises _BrokenProtocolError."""
+        if self.response is None:
+            raise _BrokenProtocolError("an answer without a status")
+        if not self.done.done():
+            self.done.set_result(Response(*self.response, b"".join(self.answer)))
+
     def fail(self, error: Exception) -> None:
         """End it, unless it has ended."""
         if not self.done.done():
             self.done.set_exception(error)
+
+
+class Stream(Exchange):
+    """A request without a body, whose answer is read as it comes. done: its head, without a body.
+    Close it when nobody reads it any more."""
+
+    __slots__ = ("_changed", "_connection", "_ended", "_unreported_bytes")
+
+    def __init__(self, head: Callable[[], bytes], connection: "Connection") -> None:
+        super().__init__(head, b"")
+        self._connection = connection
+        self._changed = asyncio.Event()
+        self._ended: Exception | bool = False
+        self._unreported_bytes = 0
+
+    def begin(self, response: tuple[int, str]) -> None:
+        """The status came, and Retry-After."""
+        super().begin(response)
+        if response[0] >= 200 and not self.done.done():
+            self.done.set_result(Response(*response, b""))
+
+    def take(self, data: bytes, frame_bytes: int) -> None:
+        """A piece of the body came."""
+        super().take(data, frame_bytes)
+        self._unreported_bytes += frame_bytes
+        self._changed.set()
+
+    def finish(self) -> None:
+        """The answer is complete. Raises _BrokenProtocolError."""
+        super().finish()
+        self._ended = True
+        self._changed.set()
+
+    def fail(self, error: Exception) -> None:
+        """End it, unless it has ended."""
+        super().fail(error)
+        self._ended = self._ended or error
+        self._changed.set()
+
+    async def chunks(self, silence_s: float) -> AsyncIterator[bytes]:
+        """The body as it comes, until its end. Raises TimeoutError after `silence_s` without a
+        byte, and ConnectionErrors."""
+        while True:
+            if self.answer:
+                data = b"".join(self.answer)
+                self.answer.clear()
+                if self._unreported_bytes > _MAX_ANSWER_BYTES // 2:
+                    self._connection.grant(self, self._unreported_bytes)
+                    self._unreported_bytes = 0
+                yield data
+            elif isinstance(self._ended, Exception):
+                raise self._ended
+            elif self._ended:
+                return
+            else:
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(silence_s):
+                        await self._changed.wait()
+                except TimeoutError:
+                    self._connection.close_if_silent(silence_s)
+                    raise
+
+    def close(self) -> None:
+        """The rest of the answer is of no use."""
+        self._connection.abandon(self)
 
 
 class Connection(asyncio.Protocol):
@@ -139,13 +225,45 @@ class Connection(asyncio.Protocol):
             return await exchange.done
         finally:
             timer.cancel()
-            if self._streams.pop(exchange.stream, None) is not None:
-                # Nobody waits for the answer any more.
-                if not self._transport.is_closing():
-                    reset = _frame(_RST_STREAM, 0, exchange.stream, _UINT.pack(_CANCEL))
-                    self._transport.write(reset)
-                self._flush_soon()
-                self._close_if_done()
+            self.abandon(exchange)
+
+    async def stream(self, head: Callable[[], bytes], until_s: float) -> Stream:
+        """Send a request without a body, and wait for the head of its answer; as `request`. Raises
+        TooManyStreamsError as well, before anything is sent."""
+        open_ = sum(isinstance(each, Stream) for each in self._streams.values())
+        if open_ >= self._most_streams // 2:
+            raise TooManyStreamsError
+        stream = Stream(head, self)
+        self._waiting.append(stream)
+        self._flush_soon()
+        timer = self._loop.call_at(until_s, self._expire, stream)
+        try:
+            await stream.done
+        except BaseException:
+            self.abandon(stream)
+            raise
+        finally:
+            timer.cancel()
+        return stream
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Nobody waits for the answer any more."""
+        if self._streams.pop(exchange.stream, None) is not None:
+            if not self._transport.is_closing():
+                reset = _frame(_RST_STREAM, 0, exchange.stream, _UINT.pack(_CANCEL))
+                self._transport.write(reset)
+            self._flush_soon()
+            self._close_if_done()
+
+    def grant(self, stream: Stream, read_bytes: int) -> None:
+        """The server may send so many bytes more of a stream."""
+        if stream.stream in self._streams and not self._transport.is_closing():
+            self._transport.write(_frame(_WINDOW_UPDATE, 0, stream.stream, _UINT.pack(read_bytes)))
+
+    def close_if_silent(self, silence_s: float) -> None:
+        """End the connection if nothing at all came for so long: its peer is gone."""
+        if self._loop.time() - self._heard_s >= silence_s:
+            self.close("the server is silent")
 
     def close(self, reason: str = "the connection was closed") -> None:
         """End the connection, and all requests with it."""
@@ -241,10 +359,13 @@ class Connection(asyncio.Protocol):
             self._streams[stream], exchange.stream = exchange, stream
             exchange.sent_s = self._loop.time()
             self._window_bytes -= len(exchange.body)
-            frames += (
-                _frame(_HEADERS, _END_HEADERS, stream, head),
-                _frame(_DATA, _END_STREAM, stream, exchange.body),
-            )
+            if isinstance(exchange, Stream):
+                frames.append(_frame(_HEADERS, _END_HEADERS | _END_STREAM, stream, head))
+            else:
+                frames += (
+                    _frame(_HEADERS, _END_HEADERS, stream, head),
+                    _frame(_DATA, _END_STREAM, stream, exchange.body),
+                )
         if frames:
             self._transport.write(b"".join(frames))
             if self._next_stream > _LAST_STREAM:
@@ -252,7 +373,8 @@ class Connection(asyncio.Protocol):
 
     def _expire(self, exchange: Exchange) -> None:
         exchange.fail(TimeoutError())
-        oldest = next(iter(self._streams.values()), None)
+        unanswered = (each for each in self._streams.values() if each.response is None)
+        oldest = next(unanswered, None)
         if exchange.stream and oldest is not None and self._heard_s < oldest.sent_s:
             # Nothing came since then, so the peer may be gone; later requests need another one.
             self.close("the server does not answer")
@@ -325,7 +447,7 @@ class Connection(asyncio.Protocol):
         if exchange is None:
             return  # nobody waits for the answer any more
         if exchange.response is None or exchange.response[0] < 200:  # else they are trailers
-            exchange.response = read_response_head(block)
+            exchange.begin(read_response_head(block))
         if flags & _END_STREAM:
             self._finish(stream, exchange)
 
@@ -336,16 +458,13 @@ class Connection(asyncio.Protocol):
             self._transport.write(_frame(_WINDOW_UPDATE, 0, 0, _UINT.pack(read)))
         exchange = self._streams.get(stream)
         if exchange is not None:
-            exchange.answer.append(_unpadded(flags, payload))
+            exchange.take(_unpadded(flags, payload), len(payload))
             if flags & _END_STREAM:
                 self._finish(stream, exchange)
 
     def _finish(self, stream: int, exchange: Exchange) -> None:
-        if exchange.response is None:
-            raise _BrokenProtocolError("an answer without a status")
+        exchange.finish()
         del self._streams[stream]
-        if not exchange.done.done():
-            exchange.done.set_result(Response(*exchange.response, b"".join(exchange.answer)))
         if self._waiting:
             self._flush_soon()
         self._close_if_done()

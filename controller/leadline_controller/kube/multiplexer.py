@@ -7,12 +7,14 @@ has not looked at is sent again over it.
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from leadline_controller.kube.http2 import Connection, RefusedError, Response
+from leadline_controller.kube.http2 import Connection, RefusedError, Response, Stream
 
 _CONNECT_S = 10.0
+T = TypeVar("T")
 
 
 class Multiplexer:
@@ -31,12 +33,12 @@ class Multiplexer:
     async def request(self, head: Callable[[], bytes], body: bytes, until_s: float) -> Response:
         """Send a request and wait for its answer; see Connection. Raises OSError, and
         NotOfferedError if the server does not speak HTTP/2."""
-        connection = await self._open_connection(until_s)
-        try:
-            return await connection.request(head, body, until_s)
-        except RefusedError:
-            connection = await self._open_connection(until_s)
-            return await connection.request(head, body, until_s)
+        return await self._sent(until_s, lambda each: each.request(head, body, until_s))
+
+    async def stream(self, head: Callable[[], bytes], until_s: float) -> Stream:
+        """Send a request without a body and wait for the head of its answer; see Connection. Raises
+        as `request`, and TooManyStreamsError."""
+        return await self._sent(until_s, lambda each: each.stream(head, until_s))
 
     def close(self) -> None:
         """End the connection, and all requests with it."""
@@ -44,6 +46,12 @@ class Multiplexer:
             self._opening.cancel()
         if self._connection is not None:
             self._connection.close()
+
+    async def _sent(self, until_s: float, send: Callable[[Connection], Awaitable[T]]) -> T:
+        try:
+            return await send(await self._open_connection(until_s))
+        except RefusedError:
+            return await send(await self._open_connection(until_s))
 
     async def _open_connection(self, until_s: float) -> Connection:
         if self._connection is not None and self._connection.is_open:
