@@ -132,6 +132,9 @@ def _make(kind: Kind, home: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
     except FileNotFoundError:
         raise ImageError("mmdebstrap is missing: apt-get install mmdebstrap") from None
+    except subprocess.TimeoutExpired:
+        shutil.rmtree(half, ignore_errors=True)
+        raise ImageError(f"mmdebstrap took longer than {BUILD_S} s for {kind.name}") from None
     if done.returncode:
         shutil.rmtree(half, ignore_errors=True)
         last = " | ".join(done.stderr.strip().splitlines()[-5:])

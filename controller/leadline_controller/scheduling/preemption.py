@@ -174,8 +174,8 @@ class Preemptor:
                     return Then.TRY_AGAIN
                 if not self._fits_without_victims(view, plan):
                     return Then.BACK_OFF
-                await self._evict(victim, plan)
-                evicted.append(victim)
+                if await self._evict(victim, plan):
+                    evicted.append(victim)
         finally:
             if evicted:
                 self._on_preempted(len(evicted))
@@ -215,7 +215,8 @@ class Preemptor:
             self._state.withdraw_nomination(pod.uid)
             raise
 
-    async def _evict(self, victim: Pod, plan: Preemption) -> None:
+    async def _evict(self, victim: Pod, plan: Preemption) -> bool:
+        """Whether the pod ends because of this; not if it was gone before. Raises ClusterError."""
         by = f"{plan.pod.key} (priority {plan.pod.priority})"
         self._evicted[victim.uid] = np.inf
         try:
@@ -223,7 +224,7 @@ class Preemptor:
         except (NotFoundError, ConflictError):
             # Gone, or made again under the same name; only the watch can tell.
             self._evicted[victim.uid] = self._clock.now_s() + _IN_DOUBT_S
-            return
+            return False
         except UnavailableError:
             self._evicted[victim.uid] = self._clock.now_s() + _IN_DOUBT_S
             raise
@@ -232,6 +233,7 @@ class Preemptor:
             raise
         message = f"Preempted by {by} on node {plan.node}; this pod has priority {victim.priority}"
         self._tell(victim, Event("Normal", "Preempted", message))
+        return True
 
     def _is_on(self, pod: Pod, node: str | None) -> bool:
         return not pod.finished and self._state.node_of(pod.uid) == node

@@ -280,6 +280,8 @@ async def test_a_victim_that_is_gone_is_no_error() -> None:
         await harness.clock.advance(10)
         assert harness.where()["p"] == "n1"
     assert not cluster.preempted
+    assert not harness.victims
+    assert "Preempting" not in {each.reason for each in harness.events("p")}
 
 
 async def test_a_failed_eviction_is_tried_again_after_a_while() -> None:
