@@ -158,11 +158,7 @@ class Preemptor:
         evicted: list[Pod] = []
         try:
             if plan.victims:
-                for other, node in self._state.nominated():
-                    is_ours = other.scheduler_name == self._scheduler_name
-                    if node == plan.node and is_ours and other.priority < plan.pod.priority:
-                        with suppress(NotFoundError, ConflictError):  # it is gone
-                            await self._nominate(other, None)
+                await self._withdraw_lower(plan)
             for victim in plan.victims:
                 if not self._stays_on(victim.uid, plan.node):
                     continue
@@ -202,6 +198,14 @@ class Preemptor:
         """All pods but these are gone."""
         self._evicted = {u: s for u, s in self._evicted.items() if u in uids}
         self._ending_since_s = {u: s for u, s in self._ending_since_s.items() if u in uids}
+
+    async def _withdraw_lower(self, plan: Preemption) -> None:
+        """Take back the nominations for the plan's node of our pods with a lower priority."""
+        for other, node in self._state.nominated():
+            is_ours = other.scheduler_name == self._scheduler_name
+            if node == plan.node and is_ours and other.priority < plan.pod.priority:
+                with suppress(NotFoundError, ConflictError):  # it is gone
+                    await self._nominate(other, None)
 
     async def _nominate(self, pod: Pod, node: str | None) -> None:
         known = self._state.pod(pod.uid)
