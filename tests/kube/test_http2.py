@@ -351,6 +351,25 @@ async def test_a_server_without_http2_is_told_apart(certificate: Certificate) ->
         multiplexer.close()
 
 
+async def test_who_waits_for_a_connection_that_is_closed_gets_an_error(
+    certificate: Certificate,
+) -> None:
+    accepted = asyncio.Event()
+
+    async with await asyncio.start_server(lambda *_: accepted.set(), "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        tls = partial(client_tls, certificate)
+        multiplexer = Multiplexer(f"https://127.0.0.1:{port}", tls, None)
+        waiting = asyncio.create_task(Client(multiplexer).post())
+        await asyncio.wait_for(accepted.wait(), PATIENCE_S)
+        multiplexer.close()
+        with pytest.raises(ConnectionError, match="was closed"):
+            await asyncio.wait_for(waiting, PATIENCE_S)
+        # Nothing opens another one that nobody would close.
+        with pytest.raises(ConnectionError, match="was closed"):
+            await Client(multiplexer).post()
+
+
 # As the API client uses it.
 
 

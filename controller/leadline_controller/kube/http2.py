@@ -230,7 +230,8 @@ class Connection(asyncio.Protocol):
     async def stream(self, head: Callable[[], bytes], until_s: float) -> Stream:
         """Send a request without a body, and wait for the head of its answer; as `request`. Raises
         TooManyStreamsError as well, before anything is sent."""
-        open_ = sum(isinstance(each, Stream) for each in self._streams.values())
+        exchanges = (*self._streams.values(), *self._waiting)
+        open_ = sum(isinstance(each, Stream) for each in exchanges)
         if open_ >= self._most_streams // 2:
             raise TooManyStreamsError
         stream = Stream(head, self)

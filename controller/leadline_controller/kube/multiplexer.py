@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from leadline_controller.kube.http2 import Connection, RefusedError, Response, Stream
 
 _CONNECT_S = 10.0
+_CLOSED = "the connection was closed"
 T = TypeVar("T")
 
 
@@ -29,6 +30,7 @@ class Multiplexer:
         self._make_tls, self._server_hostname = make_tls, server_hostname
         self._connection: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None
+        self._is_closed = False
 
     async def request(self, head: Callable[[], bytes], body: bytes, until_s: float) -> Response:
         """Send a request and wait for its answer; see Connection. Raises OSError, and
@@ -41,7 +43,8 @@ class Multiplexer:
         return await self._sent(until_s, lambda each: each.stream(head, until_s))
 
     def close(self) -> None:
-        """End the connection, and all requests with it."""
+        """End the connection, and all requests with it. No other one is opened."""
+        self._is_closed = True
         if self._opening is not None:
             self._opening.cancel()
         if self._connection is not None:
@@ -56,9 +59,15 @@ class Multiplexer:
     async def _open_connection(self, until_s: float) -> Connection:
         if self._connection is not None and self._connection.is_open:
             return self._connection
+        if self._is_closed:
+            raise ConnectionAbortedError(_CLOSED)
         async with asyncio.timeout_at(until_s):
-            # A request that ends must not end the connection of the others.
-            return await asyncio.shield(self._open())
+            opening = self._open()
+            # A request that ends must not end the connection, nor the other way round.
+            await asyncio.wait([opening])
+        if opening.cancelled():
+            raise ConnectionAbortedError(_CLOSED)
+        return opening.result()
 
     def _open(self) -> "asyncio.Task[Connection]":
         if self._opening is None:
