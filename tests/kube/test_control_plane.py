@@ -129,7 +129,7 @@ def test_no_process_is_left_when_the_test_run_is_killed(tmp_path: Path) -> None:
     )
     run = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=own)
     try:
-        assert eventually((tmp_path / "kubeconfig").exists, limit_s=120)
+        assert eventually((tmp_path / "kubeconfig").exists, limit_s=300)
     finally:
         run.send_signal(signal.SIGKILL)
         run.wait()
