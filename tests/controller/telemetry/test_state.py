@@ -289,6 +289,29 @@ def test_columns_follow_the_node_table_and_include_new_boards() -> None:
     assert builder.state.metrics(nodes, 100.0).cpu_percent.tolist() == [1.0, 2.0, 3.0]
 
 
+def test_a_report_of_one_of_many_boards_counts_within_a_tenth_of_a_second() -> None:
+    names = [f"n{i:03}" for i in range(600)]
+    builder = TelemetryBuilder(*names)
+    nodes = table(*names)
+    builder.report("n000", 1.0, at_s=100.0)
+    before = builder.state.metrics(nodes, 100.01)
+    builder.report("n000", 2.0, at_s=100.0)
+    assert builder.state.metrics(nodes, 100.02) is before
+    assert builder.state.metrics(nodes, 100.11).cpu_percent[0] == 2.0
+
+
+def test_a_bandwidth_and_a_new_board_among_many_count_at_once() -> None:
+    names = [f"n{i:03}" for i in range(600)]
+    builder = TelemetryBuilder(*names[1:])
+    nodes = table(*names)
+    builder.report("n001", 1.0, at_s=100.0)
+    assert np.isnan(builder.state.metrics(nodes, 100.01).bandwidth_mbps).all()
+    builder.bandwidth("n001", "n002", 90.0, 100.01)
+    assert builder.state.metrics(nodes, 100.01).bandwidth_mbps[1] == 90.0
+    builder.report("n000", 7.0, at_s=100.01)
+    assert builder.state.metrics(nodes, 100.01).cpu_percent[0] == 7.0
+
+
 def test_the_columns_grow_with_the_boards() -> None:
     names = [f"n{i:03}" for i in range(200)]
     builder = TelemetryBuilder(*names)
