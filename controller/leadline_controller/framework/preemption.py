@@ -75,8 +75,8 @@ def find_candidates(
         in_turn.insert(0, first)
     found: list[Candidate] = []
     for at in range(0, len(in_turn), enough):
-        near, local = search.worth_a_look(in_turn[at : at + enough])
-        for together in [near] if local else [[node] for node in near]:
+        possible, local = search.possible(in_turn[at : at + enough])
+        for together in [possible] if local else [[node] for node in possible]:
             found += search.among(together)
             if len(found) >= enough and any(each.violations == 0 for each in found):
                 return found
@@ -104,7 +104,7 @@ class _Search:
     lower: Mapping[int, list[Pod]]
     budgets: Sequence[DisruptionBudget]
 
-    def worth_a_look(self, nodes: Sequence[int]) -> tuple[list[int], bool]:
+    def possible(self, nodes: Sequence[int]) -> tuple[list[int], bool]:
         """Those that pass each local filter if their pods of lower priority are all gone, and
         whether all filters are local, so that the nodes can be looked at together."""
         results = filtered(self._without(nodes), self.pod, self.filters).values()

@@ -57,12 +57,12 @@ class Preemption:
     why: str
 
 
-class Then(Enum):
-    """What becomes of the pod after a preemption. WAIT: until a cluster event helps it. TRY_AGAIN:
-    at once, as there may be room. BACK_OFF: the victims would not have helped any more."""
+class Requeue(Enum):
+    """When the pod is tried again after a preemption. ON_EVENT: when a cluster event helps it.
+    AT_ONCE: there may be room. BACK_OFF: the victims would not have helped any more."""
 
-    WAIT = auto()
-    TRY_AGAIN = auto()
+    ON_EVENT = auto()
+    AT_ONCE = auto()
     BACK_OFF = auto()
 
 
@@ -151,9 +151,9 @@ class Preemptor:
         later = {each: s for each, s in self._not_before_s.items() if s > now_s}
         self._not_before_s = {**later, key: at_s}
 
-    async def carry_out(self, plan: Preemption) -> Then:
+    async def carry_out(self, plan: Preemption) -> Requeue:
         """Nominate the node and evict the victims, one after the other as long as each is needed.
-        Returns what becomes of the pod. Raises ClusterError."""
+        Returns when to try the pod again. Raises ClusterError."""
         await self._nominate(plan.pod, plan.node)
         evicted: list[Pod] = []
         try:
@@ -167,9 +167,9 @@ class Preemptor:
                     not self._is_pending(plan.pod.uid)
                     or self._when_pods_end(view, plan.pod)[1].size
                 ):
-                    return Then.TRY_AGAIN
+                    return Requeue.AT_ONCE
                 if not self._fits_without_victims(view, plan):
-                    return Then.BACK_OFF
+                    return Requeue.BACK_OFF
                 if await self._evict(victim, plan):
                     evicted.append(victim)
         finally:
@@ -184,9 +184,9 @@ class Preemptor:
         view = self._step.view(plan.pod)
         nodes = feasible_nodes(view, filtered(view, plan.pod, self._step.filters()))
         if nodes.size:
-            return Then.TRY_AGAIN
+            return Requeue.AT_ONCE
         in_doubt = any(self._clock.now_s() < until_s < np.inf for until_s in self._evicted.values())
-        return Then.BACK_OFF if in_doubt else Then.WAIT
+        return Requeue.BACK_OFF if in_doubt else Requeue.ON_EVENT
 
     def observe_deleted(self, uid: str) -> None:
         """The pod with this uid is gone."""

@@ -48,7 +48,7 @@ from leadline_controller.scheduling.decision_step import (
     warnings_about,
 )
 from leadline_controller.scheduling.event_recorder import EventRecorder
-from leadline_controller.scheduling.preemption import Preemption, Preemptor, Then
+from leadline_controller.scheduling.preemption import Preemption, Preemptor, Requeue
 from leadline_controller.scheduling.queue import QueueReading, SchedulingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.telemetry.state import TelemetryState
@@ -366,11 +366,11 @@ class Scheduler:
     ) -> None:
         """Make room for a pod, which stays in progress meanwhile."""
         uid = preemption.pod.uid
-        then = Then.BACK_OFF
+        when = Requeue.BACK_OFF
         try:
-            then = await preemptor.carry_out(preemption)
+            when = await preemptor.carry_out(preemption)
         except ForbiddenError as error:  # it would be forbidden again
-            then = Then.WAIT
+            when = Requeue.ON_EVENT
             preemptor.refused(preemption.pod)
             self._tell(preemption.pod, Event("Warning", "FailedPreemption", str(error)))
         except ClusterError as error:
@@ -379,9 +379,9 @@ class Scheduler:
             # Other pods may have been waiting for room that is kept no longer.
             self.requeue(ClusterEvent.RESOURCES_FREED)
         now_s = self._clock.now_s()
-        if then is Then.WAIT:
+        if when is Requeue.ON_EVENT:
             self._queue.mark_unschedulable(uid, now_s, decision.requeue_on)
-        elif then is Then.TRY_AGAIN:
+        elif when is Requeue.AT_ONCE:
             self._queue.hold(uid)
             self._queue.release(uid, now_s)
         else:
