@@ -130,7 +130,7 @@ lint: env rollout-env ## Check format, lint, types, import contracts and Ansible
 	cd ansible && ../$(VENV)/bin/yamllint . && \
 		PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=../$(COLLECTIONS) ansible-lint -q
 
-mypy: env ## Check the types
+mypy: env rollout-env ## Check the types
 	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller controller/experiments/leadline_experiments proto/leadline_wire ansible/bundle/leadline_bundle ansible/dashboards/leadline_dashboards tests
 	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache plugins
 

@@ -148,6 +148,42 @@ def test_among_many_nodes_a_tenth_is_looked_at_and_at_least_a_hundred() -> None:
     assert all(victims == [f"on-{name}"] for name, (victims, _) in found.items())
 
 
+@pytest.mark.parametrize(("zones", "least"), [(120, 80), (210, 100)])
+def test_where_a_filter_looks_at_other_nodes_many_are_still_looked_at_one_by_one(
+    zones: int, least: int
+) -> None:
+    """Two full nodes in each zone. The pod repels `web` in the zone, which every third zone has on
+    both nodes, so no eviction on one of them helps. The others have it on the first alone."""
+    nodes = [
+        node(f"n{zone}-{at}", cores=2, ready=True, labels={"zone": f"z{zone}"})
+        for zone in range(zones)
+        for at in (0, 1)
+    ]
+    around = view(nodes)
+    pods: list[tuple[Pod, int]] = []
+    helped: set[int] = set()
+    for at, each in enumerate(nodes):
+        pods.append((resident(f"full-{each.name}", each.name, cpu="1900m"), at))
+        zone, is_second = divmod(at, 2)
+        if zone % 3 == 0 or not is_second:
+            web = resident(f"web-{each.name}", each.name, cpu="100m", labels={"app": "web"})
+            pods.append((web, at))
+        if zone % 3 and not is_second:
+            helped.add(at)
+    for placed in pods:
+        around = around.with_placement(*placed)
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    wanted = preemptor(affinity={"podAntiAffinity": required})
+    results = filtered(around, wanted, FILTERS)
+    found = find_candidates(around, wanted, FILTERS, results, pods, (), Random(1))
+    assert least <= len(found) <= len(helped)
+    assert {candidate.node for candidate in found} <= helped
+    for candidate in found:
+        name = nodes[candidate.node].name
+        assert {victim.name for victim in candidate.victims} == {f"full-{name}", f"web-{name}"}
+
+
 def test_the_node_that_is_nominated_already_is_among_those_looked_at() -> None:
     """Else victims that went there before the search was repeated would have gone in vain."""
     names = [f"n{number}" for number in range(300)]
