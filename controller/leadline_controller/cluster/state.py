@@ -119,9 +119,10 @@ class ClusterState:
         self._reservations.remove(uid)
         return _ROOM
 
-    def release_own(self, uid: str) -> None:
-        """The pending pod for which room was kept is placed: it counts by itself now."""
-        self._reservations.remove_own(uid)
+    def release_own(self, uid: str) -> ClusterEvent:
+        """Keep no room for this pending pod any more: it is placed, or fits nowhere. Returns the
+        events that may make other pods schedulable."""
+        return _ROOM if self._reservations.remove_own(uid) else NO_EVENT
 
     def reservation_of(self, pod: Pod) -> Reservation | None:
         """The room that is kept for this pending pod."""

@@ -348,7 +348,7 @@ class Scheduler:
             self._changed.set()
         if decision.node is None:
             # The room that moves made for it is no room for it after all.
-            self._state.release_own(pod.uid)
+            self.requeue(self._state.release_own(pod.uid))
             self._tell(pod, Event("Warning", "FailedScheduling", decision.why))
             if preemption is not None and self._preemptor is not None:
                 # At once, so that no other pod counts on the room.
@@ -358,7 +358,7 @@ class Scheduler:
             return None
         plan = decision.volumes()
         self._state.assume(pod, decision.node, plan, self._step.charge(decision))
-        self._state.release_own(pod.uid)
+        self.requeue(self._state.release_own(pod.uid))  # that may have been on another node
         return self._bind(pod, decision.node, decision, plan)
 
     async def _preempt(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.framework.cycle import Scores
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
@@ -67,6 +68,18 @@ async def test_removed_gates_and_a_changed_pod_are_noticed() -> None:
         harness.cluster.put_pod(replace(gated, gated=False))
         await harness.clock.advance(1)
     assert harness.where() == {"a": "n1"}
+
+
+async def test_room_that_was_kept_for_a_pod_that_fits_nowhere_is_for_others_soon() -> None:
+    kept, other = pod("kept", cpu=2000, gated=True), pod("other", cpu=500)
+    harness = SchedulerHarness(CountingCluster([node("n1", cpu=1000)], [kept, other]))
+    harness.state.reserve(Reservation(kept, "n1", None))
+    async with harness.running():
+        await harness.clock.advance(1)
+        assert harness.where() == {"kept": None, "other": None}
+        harness.cluster.put_pod(replace(kept, gated=False))
+        await harness.clock.advance(3)
+    assert harness.where() == {"kept": None, "other": "n1"}
 
 
 async def test_pods_of_higher_priority_are_bound_first() -> None:
