@@ -80,19 +80,10 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
     view, results, scores = decision.basis()
     if view is None:
         return Explanation()
-    failures = np.zeros(len(view), dtype=np.int64)
+    refusals = Explanation()
     if scores is None or scores.candidates.size < len(view):
-        for result in results.values():
-            failures += ~result.passes
-    rejected = np.flatnonzero(failures)
-    most = limit if limit is None or scores is None else limit // 4
-    shown = rejected[np.argsort(failures[rejected], kind="stable")[:most]]
-    counts = {name: int(np.count_nonzero(~result.passes)) for name, result in results.items()}
-    refusals = Explanation(
-        rejected=rejected.size,
-        failing={name: count for name, count in counts.items() if count},
-        reasons={view.table.names[i]: _reasons(results, int(i)) for i in shown},
-    )
+        most = limit if limit is None or scores is None else limit // 4
+        refusals = _refusals(view, results, most)
     if scores is None:
         return refusals
     chosen = np.searchsorted(scores.candidates, view.table.index[decision.node or ""])
@@ -106,6 +97,23 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
         scored=scores.total.size,
         pull=_pull(view, decision.pod, nodes),
         measured=measured(view, decision.pod, decision.needs, nodes),
+    )
+
+
+def _refusals(
+    view: ClusterView, results: Mapping[str, FilterResult], limit: int | None
+) -> Explanation:
+    """The explanation of the refused nodes alone, with the reasons of at most `limit`."""
+    failures = np.zeros(len(view), dtype=np.int64)
+    for result in results.values():
+        failures += ~result.passes
+    rejected = np.flatnonzero(failures)
+    shown = rejected[np.argsort(failures[rejected], kind="stable")[:limit]]
+    counts = {name: int(np.count_nonzero(~result.passes)) for name, result in results.items()}
+    return Explanation(
+        rejected=rejected.size,
+        failing={name: count for name, count in counts.items() if count},
+        reasons={view.table.names[i]: _reasons(results, int(i)) for i in shown},
     )
 
 
