@@ -61,9 +61,10 @@ CLOCK_SET_S = 0.005
 SETUP_S = 5.0  # from a connection to the first byte of the test
 RESULTS_S = 2.0  # for the results, over a link that the test has filled
 GRACE_S = 10.0  # for the end of a process or thread
-# sys/socket.h on all architectures that Leadline supports; Python does not name it.
-_SO_TIMESTAMPNS = 35
-_TIMESPEC = struct.Struct("@ll")
+# sys/socket.h on all architectures that Leadline supports; Python does not name it. The option with
+# nanoseconds shows no more here, and an emulated board does not have it.
+_SO_TIMESTAMP = 29
+_TIMEVAL = struct.Struct("@ll")
 POLL_S = 0.1
 _LOOKS, _LOOK_S = 5, 0.0002
 _SO_MEMINFO = 55  # its first number is of the bytes that wait
@@ -97,7 +98,7 @@ def serve(
     with socket.create_server((own_address, lease.port), family=family) as listener:
         listener.setblocking(False)
         # The connections inherit it.
-        listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMP, 1)
         return _TestServer(lease, listener, stopped, watch_hindrances).run()
 
 
@@ -419,7 +420,7 @@ class QueueReader:
         while not counts or sum(counts) < queued:
             most = max(queued - sum(counts), 1)
             count, ancillary, *_ = self._stream.recvmsg_into(
-                (self._buffer[:most],), socket.CMSG_SPACE(_TIMESPEC.size)
+                (self._buffer[:most],), socket.CMSG_SPACE(_TIMEVAL.size)
             )
             if not count:
                 break
@@ -471,9 +472,9 @@ def _queued(stream: socket.socket) -> tuple[float, int]:
 def _arrival_s(ancillary: list[tuple[int, int, bytes]]) -> float:
     """When the last byte of a read came, on the wall clock: the kernel's time, or else now."""
     for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
-            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
-            return float(seconds + nanoseconds / 1e9)
+        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMP):
+            seconds, microseconds = _TIMEVAL.unpack_from(data)
+            return float(seconds + microseconds / 1e6)
     return time.time()
 
 
