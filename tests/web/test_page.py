@@ -190,6 +190,7 @@ def test_the_keyboard_reaches_everything(browser: Browser) -> None:
         assert errors == []
 
 
+@pytest.mark.smoke
 def test_changes_arrive_by_themselves(browser: Browser) -> None:
     cluster = Cluster(4)
     with served(cluster) as server, page_of(browser) as (page, errors):

@@ -298,6 +298,7 @@ def test_the_references_by_hand() -> None:
     assert Literal(cluster, within_capacity=False).run()[3] != CLOUD
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize(
     ("room", "optimal", "literal"), [("free", 209, 207), ("capacity", 253, 247)]
 )
