@@ -28,7 +28,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-all test-unit test-smoke test-experiments test-parts test-budget test-timing test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
+.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-all test-unit test-smoke test-experiments test-parts test-budget test-timing test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-kine test-chart helm test-home-assistant prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -204,6 +204,13 @@ test-keda: env packages keda ## Have KEDA and the HPA controller scale a service
 test-oldest: export LEADLINE_TEST_KUBERNETES = oldest
 test-oldest: env packages control-plane ## Run the tests of the cluster against the oldest Kubernetes that k3s maintains
 	$(PYTEST) -q -m "cluster and not keda" tests/kube \
+		--ignore-glob='tests/kube/test_oracle*.py' --ignore=tests/kube/test_predicates.py --ignore=tests/kube/test_scores.py
+
+# The Go module builds once, in some minutes. kine has SQLite, which is in C.
+test-kine: PACKAGES += gcc libc6-dev
+test-kine: export LEADLINE_TEST_STORE = kine
+test-kine: env packages control-plane ## Run the tests of the API server on kine, k3s' own store, in place of etcd
+	$(PYTEST) -q -m "cluster and not keda" tests/contracts tests/kube \
 		--ignore-glob='tests/kube/test_oracle*.py' --ignore=tests/kube/test_predicates.py --ignore=tests/kube/test_scores.py
 
 # The package index is needed once, or again when its lock file changes.
