@@ -1,6 +1,7 @@
 """Plans with failures from a seed: refused evictions, lost answers, nodes and pods that vanish,
 kubelets that never report, and controllers that are killed anywhere. No pod is lost, no budget is
-broken, and no extra replica stays. `make test-moves` tries 200 plans, and `make test-experiments` a part."""
+broken, and no extra replica stays. `make test-moves` tries 200 plans, and `make test-experiments` a
+part."""
 
 from __future__ import annotations
 
