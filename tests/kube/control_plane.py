@@ -141,16 +141,17 @@ def command(source: Source, environ: Mapping[str, str]) -> list[str]:
         script = str(Path(__file__).with_name("released.py"))
         binaries = ["--etcd", str(source.etcd), "--kube-apiserver", str(source.kube_apiserver)]
         return [sys.executable, script, *binaries]
-    return [str(built(source.go, environ)), "apiserver", *_store(source.go, environ)]
+    store = kine(source.go, environ)
+    return [str(built(source.go, environ)), "apiserver", *(["--kine", str(store)] if store else [])]
 
 
-def _store(go: Path, environ: Mapping[str, str]) -> list[str]:
-    """What LEADLINE_TEST_STORE names: etcd, or kine over SQLite, which is k3s' own."""
+def kine(go: Path, environ: Mapping[str, str]) -> Path | None:
+    """The program that keeps the data in place of etcd, if LEADLINE_TEST_STORE names it."""
     match environ.get("LEADLINE_TEST_STORE") or "etcd":
         case "etcd":
-            return []
+            return None
         case "kine":
-            return ["--kine", str(installed(go, *KINE, environ, with_c=True))]
+            return installed(go, *KINE, environ, with_c=True)
         case other:
             raise ControlPlaneError(f"LEADLINE_TEST_STORE: expected etcd or kine, got {other!r}")
 
