@@ -74,9 +74,7 @@ def overview(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[Renderable
         (cell(name, "bold"), cell(text, "red" if name in bad else ""))
         for name, text in _parts(status, wide=wide)
     ]
-    made = table(("", ""), rows)
-    made.show_header = False
-    yield made
+    yield table(("", ""), rows)
     yield Text()
     yield from problem_lines(status.problems)
     yield _verdict(status)

@@ -25,7 +25,6 @@ from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.scheduling.queue import QueueReading
 from leadline_controller.telemetry.session import BrokerReading
 from leadline_wire.v1 import status_pb2 as pb
-from rich.table import Table
 
 from tests.controller.api.api_harness import (
     ControllerHarness,
