@@ -104,8 +104,8 @@ class Table:
     """Rows below a header, without lines, fitted to the console's width so that no value is cut.
 
     Text folds: between words, and within those that are longer than a share of the width. Numbers
-    do not, nor does a column with a cell that must not. What does not fit beside the key columns, the first `keys` ones, follows in further
-    tables that begin with them again.
+    do not, nor does a column with a cell that must not. What does not fit beside the key columns,
+    the first `keys` ones, follows in further tables that begin with them again.
     """
 
     def __init__(
@@ -128,7 +128,9 @@ class Table:
             self._whole[column] |= any(each.no_wrap for each in cells)
             lines = [line for each in cells for line in each.plain.split("\n")]
             self._lines.append(max(1, *map(cell_len, lines)))
-            self._words.append(max((cell_len(word) for x in lines for word in x.split()), default=0))
+            self._words.append(
+                max((cell_len(word) for x in lines for word in x.split()), default=0)
+            )
 
     def __rich_measure__(self, _: "Console", __: "ConsoleOptions") -> "Measurement":
         from rich.measure import Measurement

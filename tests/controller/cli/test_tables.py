@@ -270,6 +270,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "timed", lambda *_: Timing(1234.5678, 12.345, 1.5))
     command = import_module("leadline_experiments.command")
     monkeypatch.setattr(command, "EXPERIMENTS", {"netsched": fakes.__name__})
+    monkeypatch.setattr(command, "_plot", lambda *_: None)
 
 
 @pytest.mark.parametrize("form", ["table", "wide"])
