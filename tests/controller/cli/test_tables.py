@@ -68,9 +68,9 @@ class Filler:
     def _set(self, message: Any, field: FieldDescriptor) -> None:
         kind = field.message_type
         if kind is not None and kind.GetOptions().map_entry:
-            key, value = kind.fields_by_name["key"], kind.fields_by_name["value"]
+            key, of = kind.fields_by_name["key"], kind.fields_by_name["value"]
             for _ in range(2):
-                getattr(message, field.name)[self._scalar(key)] = self._scalar(value)
+                getattr(message, field.name)[self._scalar(key)] = self._scalar(of)
         elif field.is_repeated:
             many = getattr(message, field.name)
             for _ in range(2):
