@@ -162,7 +162,13 @@ def test_every_command_works_in_the_lab_or_says_what_it_needs(tmp_path: Path) ->
     (tmp_path / "run").mkdir()
     run = Run([*RUN, "--keep"], tmp_path / "run")
     try:
-        eventually(lambda: run.out, lambda out: "Ctrl-C ends it." in out, "it is told", 300)
+        said = eventually(
+            lambda: run.out + run.err,
+            lambda said: "Ctrl-C ends it." in said or "leadline: " in said,
+            "the lab runs, or says why not",
+            300,
+        )
+        assert "Ctrl-C ends it." in said, said
         (address,) = re.findall(r"export LEADLINE_ADDRESS=(\S+)", run.out)
         shell = Shell(tmp_path, address)
         typed = [each for each in COMMANDS if each not in LEFT_OUT and each != ENDS_THE_LAB]

@@ -20,6 +20,8 @@ import yaml
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
 from leadline_controller.cli import output
 from leadline_controller.cli.__main__ import leadline, run
 from leadline_controller.cli.http_timing import Timing
@@ -28,6 +30,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tests.experiments import fakes
+from tests.support.examples import examples
 
 REPOSITORY = Path(__file__).parents[3]
 WIDTHS = (40, 60, 80, 120)
@@ -219,7 +222,7 @@ def listings(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 
 @cache
-def example(path: tuple[str, ...]) -> list[str]:
+def example_of(path: tuple[str, ...]) -> list[str]:
     """What the help of a command shows to copy, without the command itself and its format."""
     command: click.Command = leadline
     for name in path:
@@ -294,7 +297,7 @@ def test_no_value_is_cut_at_any_width(
         str(renamed(REPOSITORY / each, tmp_path))
         if (REPOSITORY / each).is_file()
         else each.replace("/etc/leadline", str(tmp_path))
-        for each in example(path)
+        for each in example_of(path)
     ]
     code = run([*words, "-o", form])
     assert code in (0, 1), capsys.readouterr().err
@@ -306,6 +309,48 @@ def test_no_value_is_cut_at_any_width(
             alone = rendered(width, table)
             assert is_whole(table, alone), alone
             assert broken_numbers(table, alone) == [], alone
+
+
+CELLS = (
+    st.text(max_size=60) | st.integers().map(str) | st.sampled_from([hostile(x) for x in range(5)])
+)
+COLUMNS = 5
+
+
+@examples(100)
+@given(
+    rows=st.lists(st.tuples(*[CELLS] * COLUMNS), max_size=3),
+    numbers=st.sets(st.integers(0, COLUMNS - 1)),
+    keys=st.integers(1, 3),
+    width=st.integers(24, 130),
+)
+def test_no_table_cuts_a_value(
+    rows: list[tuple[str, ...]], numbers: set[int], keys: int, width: int
+) -> None:
+    columns = [f"COLUMN\n{at}" for at in range(COLUMNS)]
+    Recorded.all = []
+    made = Recorded(columns, rows, [columns[at] for at in numbers], keys)
+    shown = rendered(width, made)
+    assert is_whole(made, shown)
+    assert max(map(cell_len, shown.splitlines())) <= width
+
+
+def test_what_does_not_fit_follows_below_and_begins_with_the_keys() -> None:
+    columns = ("NODE", "CPU %", "ROUND TRIP ms", "BANDWIDTH Mbit/s", "WHY")
+    row = ("kitchen", "12.5", "0.42 \u00b10.01", ">= 94.9", "its link is slow")
+    assert rendered(80, output.table(columns, [row], numbers=columns[1:4])).splitlines() == [
+        "NODE     CPU %  ROUND TRIP ms  BANDWIDTH Mbit/s  WHY             ",
+        "kitchen   12.5     0.42 \u00b10.01           >= 94.9  its link is slow",
+    ]
+    narrow = rendered(40, output.table(columns, [row], numbers=columns[1:4]))
+    assert [line.rstrip() for line in narrow.splitlines()] == [
+        "NODE     CPU %  ROUND TRIP ms",
+        "kitchen   12.5     0.42 \u00b10.01",
+        "",
+        "NODE     BANDWIDTH Mbit/s  WHY",
+        "kitchen           >= 94.9  its link is",
+        "                           slow",
+    ]
 
 
 def test_tables_are_laid_out_in_one_place_only() -> None:
