@@ -19,6 +19,7 @@ from functools import partial
 from aiohttp import web
 
 from leadline_controller.api.listeners import THIS_MACHINE, accept, cancel, peer_of
+from leadline_controller.api.turns import of_the_fullest
 
 # Far below the limit of silent connections: a new one must not be closed before it could complete
 # its handshake and send a request.
@@ -36,11 +37,11 @@ class State(IntEnum):
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """peer: as peer_of says; None for this machine. handler: aiohttp's, which does not see the
+    """peer: as peer_of says. handler: aiohttp's, which does not see the
     connection before its TLS handshake. opening: until then. since_s: when its state began."""
 
     client: socket.socket
-    peer: str | None
+    peer: str
     handler: web.RequestHandler
     opening: asyncio.Task[None]
     since_s: float
@@ -131,9 +132,7 @@ class Connections:
         address: object,
     ) -> None:
         """Count a new connection, and close another one at the limit."""
-        peer = None
-        if (other := peer_of(address)) != THIS_MACHINE:
-            peer = other
+        if (peer := peer_of(address)) != THIS_MACHINE:
             self._make_room(lambda each: each.peer == peer, self._peer_limit)
         self._make_room(lambda each: each.state is State.SILENT, self._limit)
         handler, loop = make_handler(), asyncio.get_running_loop()
@@ -148,13 +147,19 @@ class Connections:
 
     def _make_room(self, counts: Callable[[_Connection], bool], limit: int) -> None:
         """Close the least useful of the connections that count, if their number has reached the
-        limit."""
+        limit: of those, one of the peer that has the most."""
         self._connections = {x.handler: x for x in self._connections.values() if x.is_open()}
         among = [each for each in self._connections.values() if counts(each)]
         if len(among) >= limit:
-            least = min(among, key=lambda each: (each.state, each.since_s))
+            state = min(each.state for each in among)
+            useless = (each for each in among if each.state is state)
+            least = min(of_the_fullest(useless, _peer), key=lambda each: each.since_s)
             del self._connections[least.handler]
             least.abort()
+
+
+def _peer(connection: _Connection) -> str:
+    return connection.peer
 
 
 async def _hand_over(

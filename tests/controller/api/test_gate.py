@@ -161,6 +161,17 @@ async def test_health_watches_are_bounded_and_health_checks_work_meanwhile(addre
             assert (await health.Check(asked)).status == health_pb2.HealthCheckResponse.SERVING
 
 
+async def test_streams_that_have_lasted_give_way_to_a_client_without_one(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_MIN_STREAM_S", 0.1)
+    async with during(attack.health_watches(host_and_port(address), 48)):
+        await asyncio.sleep(0.5)
+        async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
+            watched = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert (await watched.read()).status == health_pb2.HealthCheckResponse.SERVING
+
+
 async def test_unread_answers_are_bounded_in_bytes(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
