@@ -10,6 +10,7 @@ kinds have separate limits, so neither can displace the other.
 import asyncio
 import socket
 import ssl
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from leadline_controller.api.turns import of_the_fullest
 # Far below the limit of silent connections: a new one must not be closed before it could complete
 # its handshake and send a request.
 _ACCEPTED_AT_ONCE = 4
+_TLS_HANDSHAKE = b"\x16"  # the type of the first record, RFC 8446, section 5.1
 
 
 class State(IntEnum):
@@ -166,5 +168,26 @@ async def _hand_over(
     client: socket.socket, tls: ssl.SSLContext | None, handler: web.RequestHandler
 ) -> None:
     """Have aiohttp serve the connection, after its handshake; Connections bounds its time."""
-    with suppress(OSError):
+    if tls is not None and not await _begins_handshake(client):
+        client.close()
+        return
+    try:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: handler, client, ssl=tls)
+    except OSError as error:
+        # They hold each other: the error these frames, and a frame the future with the error. The
+        # collector of such cycles comes seldom, and asyncio has 256 KiB for each handshake.
+        traceback.clear_frames(error.__traceback__)
+
+
+async def _begins_handshake(client: socket.socket) -> bool:
+    """Whether the client begins a handshake of TLS, once it sends anything; it need not, and TLS
+    takes a quarter of a MiB."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(client, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(client)
+    with suppress(OSError):
+        return client.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE
+    return False
