@@ -70,6 +70,11 @@ KINDS: Mapping[str, Kind] = {
         "restart the controller, and please report it",
         ("systemctl restart leadline-controller", *_UNIT),
     ),
+    "address-taken": Kind(
+        "warning",
+        "see which program has the port, or set another address; it is tried again by itself",
+        ("ss -tlnp", *_UNIT),
+    ),
     "board-offline": Kind(
         "warning", "see on the board whether it is on and its agent runs", ("ping BOARD", *_AGENT)
     ),
@@ -240,6 +245,11 @@ def _stuck(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         yield _problem("loop-stuck", "controller", f"stuck: {', '.join(status.stuck)}")
 
 
+def _servers(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    for each in status.unserved:
+        yield _problem("address-taken", each.where, f"{each.what}, for {duration(each.since_s)}")
+
+
 _STATES = {
     "under-voltage": ("board-under-voltage", "the supply voltage is too low"),
     "throttled": ("board-throttled", "throttled"),
@@ -358,6 +368,7 @@ CHECKS: Mapping[str, Callable[[pb.GetStatusResponse], Iterable[pb.Problem]]] = {
     "database": _database,
     "rescheduling": _rescheduling,
     "certificates": _certificates,
+    "servers": _servers,
 }
 
 

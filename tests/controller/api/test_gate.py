@@ -276,7 +276,7 @@ async def gated(tmp_path: Path, places: int) -> AsyncIterator[tuple[str, int]]:
     front = Gate(places)
     front.relay_to(tmp_path / "server")
     (tmp_path / "server").unlink()  # a process that is killed leaves none behind
-    listeners = listen_tcp("127.0.0.1", 0)
+    listeners = await listen_tcp("127.0.0.1", 0)
     front.start(listeners)
     try:
         yield listeners[0].getsockname()
@@ -450,8 +450,8 @@ def test_a_server_that_ends_leaves_the_socket_of_another_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_wildcard_listens_for_both_families(host: str) -> None:
-    (listener,) = listen_tcp(host, 0)
+async def test_a_wildcard_listens_for_both_families(host: str) -> None:
+    (listener,) = await listen_tcp(host, 0)
     with listener:
         port = listener.getsockname()[1]
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
