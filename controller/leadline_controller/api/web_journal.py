@@ -28,7 +28,7 @@ class PlacedPod(NamedTuple):
 
 class BoardState(NamedTuple):
     """What the map says of a board besides values and pods: as in NodeStatus, None where unknown.
-    The count of lost messages is left out."""
+    Notes that count, such as lost messages, are left out: each would be another state."""
 
     agent: str
     in_cluster: bool | None
@@ -39,7 +39,7 @@ class BoardState(NamedTuple):
     @classmethod
     def of(cls, status: pb.NodeStatus) -> "BoardState":
         """That of a board now."""
-        notes = [each[:_LONGEST_NOTE] for each in status.notes if not each.endswith(" lost")]
+        notes = [each[:_LONGEST_NOTE] for each in status.notes if not each[:1].isdigit()]
         here = status.in_cluster
         ready, schedulable = (status.ready, status.schedulable) if here else (None, None)
         return cls(status.agent, here, ready, schedulable, tuple(notes[:_MOST_NOTES]))

@@ -282,7 +282,7 @@ async def test_earlier_states_of_boards_are_shown(harness: ControllerHarness) ->
     assert states == [
         (False, None, [], True),
         (True, True, [], False),
-        (True, False, ["under-voltage", "x" * 13], False),
+        (True, False, ["cordoned", "under-voltage", "x" * 13], False),
         (True, True, [], True),
     ]
 

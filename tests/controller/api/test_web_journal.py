@@ -74,7 +74,7 @@ def test_a_board_whose_notes_change_all_the_time_costs_the_others_nothing() -> N
     for at in range(500):
         now_s[0] = float(at)
         quiet = status("quiet", "throttled", f"{at} messages lost")
-        journal.look((quiet, status("loud", *(f"{at} {'x' * 999}" for _ in range(99)))))
+        journal.look((quiet, status("loud", *(f"no {at} {'x' * 999}" for _ in range(99)))))
     first, middle, last = (journal.at(at_s) or {} for at_s in (0.5, 250.5, 499.5))
     assert [each["quiet"].notes for each in (first, middle, last)] == [("throttled",)] * 3
     assert ["loud" in each for each in (first, middle, last)] == [False, False, True]
