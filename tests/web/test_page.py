@@ -363,7 +363,7 @@ def test_a_board_that_is_new_is_shown_in_a_span_that_it_fills(browser: Browser) 
         go(page, server.address, "#/boards/attic-2")
         expect(page.locator("#board-span")).to_have_value("3600")
         page.locator("#board-charts summary").first.click()
-        expect(page.locator("#board-charts table").first.locator("tbody tr")).to_have_count(25)
+        expect(page.locator("#board-charts table").first.locator("tbody tr")).to_have_count(100)
         # What a person chooses stays.
         page.locator("#board-span").select_option("86400")
         page.goto(f"{server.address}/#/boards/attic-3")
