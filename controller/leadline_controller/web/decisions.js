@@ -12,7 +12,7 @@ const tone = ({ outcome = "", node }) =>
   outcome.startsWith("failed") ? "bad" : node === null ? "warn" : undefined;
 
 const noneOf = (store) =>
-  store.past ? "No decision of before this time is kept." : "None yet. A new one appears here by itself.";
+  store.past ? "No earlier decision is kept." : "None yet. A new one appears here by itself.";
 
 /** The list beside the map; it keeps its items, so that the focus stays on a decision. */
 export function drawList(store) {
