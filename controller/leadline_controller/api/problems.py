@@ -76,6 +76,11 @@ KINDS: Mapping[str, Kind] = {
         "measured values until then",
         ("leadline nodes", *_AGENT),
     ),
+    "address-taken": Kind(
+        "warning",
+        "see which program has the port, or set another address; it is tried again by itself",
+        ("ss -tlnp", *_UNIT),
+    ),
     "board-offline": Kind(
         "warning", "see on the board whether it is on and its agent runs", ("ping BOARD", *_AGENT)
     ),
@@ -252,6 +257,11 @@ def _stuck(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         yield _problem("loop-stuck", "controller", f"stuck: {', '.join(status.stuck)}")
 
 
+def _servers(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    for each in status.unserved:
+        yield _problem("address-taken", each.where, f"{each.what}, for {duration(each.since_s)}")
+
+
 _STATES = {
     "under-voltage": ("board-under-voltage", "the supply voltage is too low"),
     "throttled": ("board-throttled", "throttled"),
@@ -402,6 +412,7 @@ CHECKS: Mapping[str, Check] = {
     "database": Check(_database, lambda x: bool(x.database.path)),
     "rescheduling": Check(_rescheduling, lambda x: x.HasField("rescheduling")),
     "certificates": Check(_certificates, lambda x: len(x.certificates) > 0),
+    "servers": Check(_servers, lambda x: bool(x.version)),
 }
 
 

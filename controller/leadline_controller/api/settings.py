@@ -32,6 +32,25 @@ class ServeError(Exception):
     """A server can't start with its settings; str() is one line for a person."""
 
 
+class ListenError(ServeError):
+    """The address cannot be had now; later it may. section: of the settings. why: with what joins
+    it to the sentence."""
+
+    def __init__(self, section: str, address: str, why: str) -> None:
+        super().__init__(f"{section} address {address}: cannot listen there{why}")
+        self.where = f"{section} address {address}"
+        self.what = f"cannot listen there{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """A server that waits for its address. since_s: on the monotonic clock of the states."""
+
+    where: str
+    what: str
+    since_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
     """PEM files: the CA of the other side's certificates, and our own certificate and key."""

@@ -31,6 +31,7 @@ FAULTS = {
     "no-leader": 'leadership { leads: false holder: "" }',
     "loop-stuck": 'stuck: "measuring"',
     "few-boards-report": "boards { total: 9 reporting: 4 }",
+    "address-taken": 'unserved { where: "web address h:1" what: "cannot listen there" since_s: 9 }',
     "board-offline": 'boards { boards { name: "n1" agent: "offline" } }',
     "board-silent": 'boards { boards { name: "n1" agent: "silent" report_age_s: 90 } }',
     "board-without-agent": 'boards { boards { name: "n1" agent: "unknown" } }',
