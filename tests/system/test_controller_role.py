@@ -39,7 +39,9 @@ def test_remove_deletes_all_that_is_made_in_kubernetes() -> None:
         for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     }
     made = {named(each) for each in [*manifests(), variables["controller_token"]]}
-    assert {named(each) for each in variables["controller_objects"]} == made | own | of_older_releases
+    assert {
+        named(each) for each in variables["controller_objects"]
+    } == made | own | of_older_releases
 
 
 def test_every_entry_point_names_every_variable(specs: dict[str, Any]) -> None:

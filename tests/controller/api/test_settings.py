@@ -26,13 +26,13 @@ async def version(channel: grpc.aio.Channel) -> str:
     return (await stub.GetVersion(pb.GetVersionRequest(), timeout=10)).version
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:50505", "127.9.9.9:0", "[::1]:0", "localhost:1"])
+@pytest.mark.parametrize("address", ["127.0.0.1:25505", "127.9.9.9:0", "[::1]:0", "localhost:1"])
 def test_loopback_needs_no_certificates(address: str) -> None:
     assert ServeSettings(address).tls is None
 
 
 @pytest.mark.parametrize(
-    "address", ["0.0.0.0:50505", "[::]:50505", "192.0.2.7:50505", "controller.example:50505"]
+    "address", ["0.0.0.0:25505", "[::]:25505", "192.0.2.7:25505", "controller.example:25505"]
 )
 def test_plaintext_on_a_reachable_address_is_refused(address: str) -> None:
     with pytest.raises(ServeError) as caught:
@@ -46,12 +46,12 @@ def test_plaintext_on_a_reachable_address_is_refused(address: str) -> None:
     "address",
     [
         "",
-        "50505",
-        ":50505",
+        "25505",
+        ":25505",
         "127.0.0.1",
         "localhost:http",
         "127.0.0.1:70000",
-        "::1:50505",
+        "::1:25505",
         "unix:x",
     ],
 )

@@ -102,12 +102,12 @@ def _secret_rights(namespace: str, names: list[str]) -> list[dict[str, object]]:
 
 @kube.command(
     "extender-config",
-    epilog="Example: leadline kube extender-config --address https://10.0.0.5:50506 "
+    epilog="Example: leadline kube extender-config --address https://10.0.0.5:25506 "
     "--ca /etc/leadline/ca.pem --cert /etc/leadline/cert.pem --key /etc/leadline/key.pem",
 )
 @click.option(
     "--address",
-    default="http://127.0.0.1:50506",
+    default="http://127.0.0.1:25506",
     show_default=True,
     help="URL of the controller's extender, as kube-scheduler reaches it.",
 )
