@@ -268,7 +268,7 @@ async def test_a_controller_of_an_older_release_answers_at_its_port(
     async with controller() as address:
         where_to_look(monkeypatch, closed(), address)
         out, line = await asked(capsys)
-        assert "NODE" in out
+        assert "NAME" in out
         assert line.count("\n") == 1
         assert f"older release answers at {address}" in line
         assert "update the controller" in line
