@@ -1,9 +1,14 @@
+import re
 from pathlib import Path
 
 import grpc
 import pytest
+from leadline_controller.api import settings
 from leadline_controller.api.grpc import InspectionServer
 from leadline_controller.api.settings import ServeError, ServeSettings, TlsFiles
+from leadline_controller.api.web_settings import DEFAULT_WEB_ADDRESS
+from leadline_controller.config import Settings
+from leadline_controller.probing.planning import ProbeLimits
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -24,6 +29,16 @@ def credentials(own: Certificate, ca_file: Path | None = None) -> grpc.ChannelCr
 async def version(channel: grpc.aio.Channel) -> str:
     stub = control_pb2_grpc.InspectionStub(channel)
     return (await stub.GetVersion(pb.GetVersionRequest(), timeout=10)).version
+
+
+def test_no_port_of_ours_is_one_that_linux_or_kubernetes_gives_to_others() -> None:
+    names = [name for name in vars(settings) if re.fullmatch("DEFAULT_(.+_)?ADDRESS", name)]
+    addresses = [*(vars(settings)[name] for name in names), DEFAULT_WEB_ADDRESS]
+    ports = {int(each.rpartition(":")[2]) for each in addresses}
+    assert len(ports) == 6
+    for port in (*ports, ProbeLimits().port, Settings().broker_port):
+        assert port not in range(32768, 61000), "ip_local_port_range"
+        assert port not in range(30000, 32768), "service-node-port-range"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:25505", "127.9.9.9:0", "[::1]:0", "localhost:1"])
