@@ -52,7 +52,7 @@ def kube() -> None:
 @click.option(
     "--deletion-cost",
     is_flag=True,
-    help="Also let it annotate pods, for kubernetes.deletion_cost (Kubernetes 1.30 or newer).",
+    help="Also let it annotate pods, for kubernetes.deletion_cost.",
 )
 @click.option(
     "--preemption/--no-preemption",
@@ -63,7 +63,8 @@ def kube() -> None:
 def manifests(
     rescheduling: bool, pull_secrets: tuple[str, ...], deletion_cost: bool, preemption: bool
 ) -> None:
-    """Print the controller's service account with the least rights that it needs, as YAML."""
+    """Print the controller's service account with the least rights that it needs, as YAML. A
+    policy, of Kubernetes 1.30 or newer, limits them to single fields."""
     folder = files("leadline_controller.kube") / "manifests"
     parts = ["rights.yaml", *(["preemption.yaml"] if preemption else [])]
     parts += ["rescheduling.yaml"] if rescheduling else []
