@@ -195,14 +195,16 @@ def described(name: str = NAME, **more: object) -> Object:
 
 def objects() -> Iterator[tuple[str, Object]]:
     """Collection and manifest of each object that is there."""
-    kept, nobody = {"kept": "1"}, {"scheduler": "nobody"}
     labels = {"app": NAME}
     template = {"metadata": {"labels": labels}, "spec": pod(NAME)["spec"]}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     yield f"{APPS}/deployments", {"metadata": described(), "spec": spec}
-    yield PODS, pod(NAME, "2m", annotations=kept, **nobody)
-    yield PODS, pod(f"{NAME}-bound", nodeName="somewhere", **nobody)
-    yield PODS, pod(f"{NAME}-critical", priorityClassName="system-node-critical", **nobody)
+    yield PODS, pod(NAME, "2m", scheduler="nobody", annotations={"kept": "1"})
+    yield PODS, pod(f"{NAME}-bound", nodeName="somewhere", scheduler="nobody")
+    yield (
+        PODS,
+        pod(f"{NAME}-critical", priorityClassName="system-node-critical", scheduler="nobody"),
+    )
     yield CLAIMS, {**claim(NAME, "any"), "metadata": described()}
     yield CLAIMS, claim(f"{NAME}-selected", "any", selected_node="somewhere")
     yield VOLUMES, {**volume(NAME, "any"), "metadata": described()}

@@ -88,11 +88,12 @@ def _why_not(answer: HTTPResponse, length: int) -> str:
 
 
 def _reason(error: HTTPException | OSError) -> str:
+    said = str(error)
     if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
-        if error.line.startswith("\x15\x03"):  # an alert
+        if said.startswith("\x15\x03"):  # an alert
             return "it speaks TLS; name its port for plain HTTP with --port"
-        return f"it does not speak HTTP ({_shown(error.line)}); name another port with --port"
-    return _shown(str(error)) or type(error).__name__
+        return f"it does not speak HTTP ({_shown(said)}); name another port with --port"
+    return _shown(said) or type(error).__name__
 
 
 def _shown(text: str) -> str:
