@@ -155,12 +155,12 @@ async def test_over_tls_clients_that_are_silent_or_too_many_are_cut_off(
 
 def test_an_address_that_others_can_reach_needs_tls(authority: Authority) -> None:
     with pytest.raises(ServeError, match="needs TLS with client certificates"):
-        ExtenderSettings("0.0.0.0:50506")
+        ExtenderSettings("0.0.0.0:25506")
     tls = files(authority.server("127.0.0.1"))
     with pytest.raises(ServeError, match="only those with a certificate may have pods bound"):
-        ExtenderSettings("127.0.0.1:50506", bind=True)
-    settings = ExtenderSettings("[::]:50506", tls)
-    assert (settings.host, settings.port) == ("::", 50506)
+        ExtenderSettings("127.0.0.1:25506", bind=True)
+    settings = ExtenderSettings("[::]:25506", tls)
+    assert (settings.host, settings.port) == ("::", 25506)
     with pytest.raises(ServeError, match="host:port only"):
         ExtenderSettings("unix:/run/leadline.sock")
 

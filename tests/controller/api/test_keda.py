@@ -148,7 +148,7 @@ async def test_only_those_with_a_certificate_are_answered(
             assert code == grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:50507", "10.0.0.1:50507", "unix:/run/keda"])
+@pytest.mark.parametrize("address", ["0.0.0.0:25507", "10.0.0.1:25507", "unix:/run/keda"])
 def test_other_machines_need_tls_and_a_socket_is_refused(address: str) -> None:
     with pytest.raises(ServeError):
         KedaSettings(address)
