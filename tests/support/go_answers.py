@@ -14,6 +14,7 @@ from typing import Any
 
 CONTROLLER = Path(__file__).parents[1] / "controller"
 PROXIES = CONTROLLER / "parsing" / "go_proxies.json"
+REWRITES = CONTROLLER / "registry" / "go_rewrites.json"
 
 _PROXIES = """
 package main
@@ -93,9 +94,67 @@ _VARIABLES = [
     ),
 ]
 
+_REWRITES = """
+package main
 
-def _run(program: Path, words: Sequence[str], environ: dict[str, str]) -> Any:
-    done = subprocess.run([program, *words], env=environ, capture_output=True, check=True)
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+)
+
+func main() {
+	var cases [][3]string
+	if err := json.NewDecoder(os.Stdin).Decode(&cases); err != nil {
+		panic(err)
+	}
+	answers := []any{}
+	for _, each := range cases {
+		if pattern, err := regexp.Compile(each[0]); err == nil {
+			answers = append(answers, pattern.ReplaceAllString(each[2], each[1]))
+		} else {
+			answers = append(answers, nil)
+		}
+	}
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(answers)
+}
+"""
+_WRITTEN = [  # pattern and template as people write them
+    *(("(.*)", "dockerhub/$1"), ("^(.*)$", "dockerhub/$1"), (".*", "proxy/$0"), ("(.*)", "$1/x")),
+    *(("^(?P<x>.*)$", "proxy/${x}"), ("^(?<x>.*)$", "proxy/$x"), ("(?P<x>.*)", "proxy/$x/y")),
+    *(("^", "proxy/"), ("$", "/mirror"), ("", "-"), ("/", "-"), ("(.*)", "quay/$1x")),
+    *(("^library/([[:alnum:]]+)$", "official/$1"), ("^(?i:LIBRARY)/(.*)", "a/$1"), ("(", "x")),
+    *(("^rancher/(.*)", "mirrorproject/rancher-images/$1"), ("(a)|(b)", "[$1|$2]"), ("x*", "-")),
+    *(
+        (".*?", "a"),
+        ("a*?", "<$0>"),
+        (r"\b", "|"),
+        (r"\z", "/end"),
+        ("(?=a)", "x"),
+        (r"(a)\1", "x"),
+    ),
+    *(("(.*)", "$$1"), ("(.*)", "$"), ("(.*)", "${1"), ("(.*)", "$-$1-$"), ("(.*)", "${}$1")),
+    *(("(.*)", "$01"), ("(.*)", "$2"), ("(.*)", "${1}0"), ("(.*)", "$10"), ("(.*)", "$_")),
+    *(
+        (r"\pL+", "<$0>"),
+        ("[^/]+$", "x"),
+        ("(?s).", "."),
+        ("a{1001}", "x"),
+        ("(?P<n>a)(?P<n>b)", "x"),
+    ),
+]
+
+
+def _run(program: Path, words: Sequence[str], environ: dict[str, str], asked: Any = None) -> Any:
+    done = subprocess.run(
+        [program, *words],
+        env=environ,
+        input=json.dumps(asked).encode(),
+        capture_output=True,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -168,6 +227,41 @@ def proxies() -> dict[str, Any]:
         }
 
 
+_TEXTS = ("library/nginx", "rancher/pause", "a", "ab/ba", "team-a/app_1/web.2", "bbb", "aa/aab")
+
+
+def _pattern(random: Random, depth: int = 3) -> str:
+    """A pattern, of which a few are none."""
+    if depth == 0:
+        atoms = ("a", "b", "/", ".", "[a-z]", "[^/]", "library", r"\w", r"\d", "", "-", "n")
+        return random.choice(atoms)
+    one, two = _pattern(random, depth - 1), _pattern(random, depth - 1)
+    forms = (
+        *(one + two, one + two, f"({one})", f"({one})", f"({one}){two}", f"(?:{one})|{two}"),
+        *(f"(?:{one})*", f"(?:{one})*?", f"(?:{one})+", f"(?:{one})?{two}", f"^{one}", f"{one}$"),
+        *(f"(?P<x>{one}){two}", f"({one})|({two})", f"({one}", f"{one}{{2}}", rf"\b{one}"),
+    )
+    return random.choice(forms)
+
+
+def _template(random: Random) -> str:
+    parts = (
+        *("$0", "$1", "${1}", "$2", "${2}", "$x", "${x}", "$1x", "${x}y", "$$", "$", "${", "$3"),
+        *("a", "/", "proxy/", "-", "1", "}", "", "\\1", "é$1é"),
+    )
+    return "".join(random.choice(parts) for _ in range(random.randint(1, 4)))
+
+
+def rewrites() -> dict[str, Any]:
+    """rewrites: a pattern, a template, a text, what Go makes of it, null if it is no pattern."""
+    random = Random(21)
+    asked = [[*pair, text] for pair in _WRITTEN for text in _TEXTS[:2]]
+    asked += [[_pattern(random), _template(random), random.choice(_TEXTS)] for _ in range(300)]
+    with tempfile.TemporaryDirectory() as folder:
+        answers = _run(_built(_REWRITES, Path(folder)), [], {}, asked)
+    return {"rewrites": [[*each, made] for each, made in zip(asked, answers, strict=True)]}
+
+
 def _write(path: Path, table: dict[str, Any]) -> None:
     """One case a line."""
     parts = []
@@ -180,3 +274,4 @@ def _write(path: Path, table: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     _write(PROXIES, proxies())
+    _write(REWRITES, rewrites())
