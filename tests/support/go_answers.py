@@ -1,12 +1,13 @@
 """Writes what Go's own packages answer into tables for tests, which then need no Go.
 
-`python -m tests.support.go_answers` draws the same cases again and asks Go, of which it needs no
-module but the standard library.
+`python -m tests.support.go_answers` draws the same cases again and asks Go: its standard library,
+and kubelet's own package in the module of the test control plane.
 """
 
 import json
 import subprocess
 import tempfile
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -15,6 +16,8 @@ from typing import Any
 CONTROLLER = Path(__file__).parents[1] / "controller"
 PROXIES = CONTROLLER / "parsing" / "go_proxies.json"
 REWRITES = CONTROLLER / "registry" / "go_rewrites.json"
+LOGINS = CONTROLLER / "registry" / "kubelet_logins.json"
+KUBERNETES = Path(__file__).parents[1] / "kube" / "controlplane"
 
 _PROXIES = """
 package main
@@ -158,9 +161,12 @@ def _run(program: Path, words: Sequence[str], environ: dict[str, str], asked: An
     return json.loads(done.stdout)
 
 
-def _built(source: str, folder: Path) -> Path:
+def _built(source: str, folder: Path, module: Path | None = None) -> Path:
+    """A program; module: whose packages it may import."""
     (folder / "main.go").write_text(source)
-    subprocess.run(["go", "build", "-o", folder / "main", folder / "main.go"], check=True)
+    where = ["-C", str(module)] if module else []
+    command = ["go", "build", *where, "-o", str(folder / "main"), str(folder / "main.go")]
+    subprocess.run(command, check=True)
     return folder / "main"
 
 
@@ -262,6 +268,127 @@ def rewrites() -> dict[str, Any]:
     return {"rewrites": [[*each, made] for each, made in zip(asked, answers, strict=True)]}
 
 
+_LOGINS = """
+package main
+
+import (
+	"encoding/json"
+	"os"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/credentialprovider"
+	"k8s.io/kubernetes/pkg/credentialprovider/secrets"
+)
+
+func main() {
+	var cases []struct {
+		Secrets []map[string]any
+		Image   string
+	}
+	if err := json.NewDecoder(os.Stdin).Decode(&cases); err != nil {
+		panic(err)
+	}
+	answers := [][]string{}
+	for _, each := range cases {
+		all := []v1.Secret{}
+		for _, auths := range each.Secrets {
+			text, _ := json.Marshal(map[string]any{"auths": auths})
+			all = append(all, v1.Secret{
+				Type: v1.SecretTypeDockerConfigJson,
+				Data: map[string][]byte{v1.DockerConfigJsonKey: text},
+			})
+		}
+		none := &credentialprovider.BasicDockerKeyring{}
+		keyring, err := secrets.MakeDockerKeyring(all, none)
+		if err != nil {
+			panic(err)
+		}
+		users := []string{}
+		found, _ := keyring.Lookup(each.Image)
+		for _, login := range found {
+			users = append(users, login.Username+":"+login.Password)
+		}
+		answers = append(answers, users)
+	}
+	json.NewEncoder(os.Stdout).Encode(answers)
+}
+"""
+_IMAGES = [  # as kubelet knows them, without tag or digest
+    *("harbor.example.org/team-a/app", "harbor.example.org/team-ab/app", "docker.io/library/nginx"),
+    *(
+        "harbor.example.org/team-b/x/app",
+        "registry.example.org/app",
+        "reg:5000/a/b",
+        "docker.io/me/x",
+    ),
+    *(
+        "a.b.example.org/app",
+        "example.org/app",
+        "[fd00::1]:5000/web",
+        "10.0.0.5/web",
+        "localhost/web",
+    ),
+    *("harbor.example.org:8443/team-a/app", "quay.io/team/app"),
+]
+_KEYS = [
+    *("harbor.example.org", "harbor.example.org/team-a", "harbor.example.org/team-b", "quay.io/"),
+    *("https://harbor.example.org/team-a/", "http://harbor.example.org", "*.example.org", "*"),
+    *("*.example.org/team-a", "*.*.example.org", "har*.example.org", "*.org", "example.*", "*.io"),
+    *("https://index.docker.io/v1/", "index.docker.io", "docker.io", "docker.io/me", "reg:*"),
+    *("https://index.docker.io/v1", "registry-1.docker.io", "https://docker.io/v2/", "reg:5000"),
+    *(
+        "https://harbor.example.org/v2/team-a",
+        "harbor.example.org/team-a/app",
+        "*:5000",
+        "localhost",
+    ),
+    *("harbor.example.org:8443", "*.example.org:8443", "harbor.example.org:443", "[fd00::1]:5000"),
+    *("10.0.0.5", "10.0.0.*", "reg:5000/a/b", "h*r.ex*e.org", "**.example.org", "user@quay.io"),
+    *(
+        "Harbor.example.org",
+        "harbor.example.org/Team-a",
+        "harbor.example.org/team%2Da",
+        "quay.io/t",
+    ),
+]
+
+
+def _entry_of(user: str, random: Random) -> dict[str, str]:
+    """One of the forms that an entry may have."""
+    pair = b64encode(f"{user}:p:{user}".encode()).decode()
+    forms: tuple[dict[str, str], ...] = (
+        *({"username": user, "password": f"p:{user}"}, {"auth": pair}, {"auth": pair.rstrip("=")}),
+        *({"username": "x", "password": "y", "auth": pair}, {"username": user, "email": "a@b"}),
+    )
+    return random.choice(forms)
+
+
+def logins() -> dict[str, Any]:
+    """logins: the auths of some secrets, an image, and the user:password that kubelet tries."""
+    random = Random(10)
+    asked = []
+    for number in range(150):
+        image = random.choice(_IMAGES)
+        domain = image.partition("/")[0].rpartition(".")[2][:3]
+        near = [key for key in _KEYS if domain in key or "*" in key]
+        secrets = [
+            {key: _entry_of(f"{number}-{i}-{j}", random) for j, key in enumerate(keys)}
+            for i in range(random.randint(1, 2))
+            if (keys := random.sample(near, min(len(near), random.randint(1, 4))))
+        ]
+        asked.append({"Secrets": secrets, "Image": image})
+    with tempfile.TemporaryDirectory() as folder:
+        program = _built(_LOGINS, Path(folder), KUBERNETES)
+        runs = [_run(program, [], {}, asked) for _ in range(16)]
+    # Of two keys of one secret that mean the same, kubelet tries now this one first, now that one.
+    cases = [
+        (each, users[0])
+        for each, *users in zip(asked, *runs, strict=True)
+        if all(user == users[0] for user in users)
+    ]
+    return {"logins": [[each["Secrets"], each["Image"], users] for each, users in cases]}
+
+
 def _write(path: Path, table: dict[str, Any]) -> None:
     """One case a line."""
     parts = []
@@ -275,3 +402,4 @@ def _write(path: Path, table: dict[str, Any]) -> None:
 if __name__ == "__main__":
     _write(PROXIES, proxies())
     _write(REWRITES, rewrites())
+    _write(LOGINS, logins())
