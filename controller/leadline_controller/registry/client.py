@@ -27,7 +27,7 @@ from yarl import URL
 
 from leadline_controller import __version__
 from leadline_controller.parsing.addresses import read_address
-from leadline_controller.parsing.proxies import ProxyError, http_proxy_for
+from leadline_controller.parsing.proxies import http_proxy_for
 from leadline_controller.registry.manifests import (
     INDEXES,
     MANIFESTS,
@@ -188,11 +188,8 @@ class RegistryClient:
             raise DeniedError(f"{endpoint.host}: only registries.yaml may name this address")
         try:
             proxy = http_proxy_for(url, os.environ)
-        except ProxyError as error:
-            raise AwayError(f"{endpoint.host}: {error}") from None
-        # A proxy resolves the name itself, and may be on this machine.
-        session = self._named if endpoint.is_named or proxy else self._guarded
-        try:
+            # A proxy resolves the name itself, and may be on this machine.
+            session = self._named if endpoint.is_named or proxy else self._guarded
             async with session.request(
                 method,
                 URL(url, encoded=True),

@@ -328,6 +328,16 @@ async def test_a_proxy_of_another_kind_is_named_without_its_password(
     )
 
 
+@pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:1"])
+async def test_a_port_that_there_is_not_is_an_error_like_others(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    async with RegistryClient() as client:
+        with pytest.raises(AwayError, match="99999"):
+            await client.manifest(Endpoint("https://192.0.2.1:99999", "web", "1"))
+
+
 async def test_a_rewritten_repository_is_asked_without_needless_slashes() -> None:
     paths: list[str] = []
 
