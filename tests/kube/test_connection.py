@@ -88,27 +88,6 @@ async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
         await version(Login(file))
 
 
-async def test_the_proxy_is_chosen_as_kubectl_chooses_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.lan:3128")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.0/8,10.0.0.0/8,.svc,.cluster.local")
-    proxies = {}
-    for host in ("127.0.0.1", "localhost", "10.43.0.1", "k3s.example.org"):
-        client = await Login(kubeconfig(tmp_path / "config", f"https://{host}:6443")).open()
-        proxies[host] = client.rest_client.proxy
-        await client.close()
-    assert proxies == {
-        "127.0.0.1": None,
-        "localhost": None,
-        "10.43.0.1": None,
-        "k3s.example.org": "http://proxy.lan:3128",
-    }
-    monkeypatch.setenv("HTTPS_PROXY", "socks5://user:hunter2@proxy.lan:1080")
-    with pytest.raises(KubeConfigError, match=r"HTTPS_PROXY: expected .*, got socks5://$"):
-        await Login(tmp_path / "config").open()
-
-
 async def test_unverified_tls_is_rejected_before_any_request(tmp_path: Path) -> None:
     unsafe: dict[str, Any] = {"insecure-skip-tls-verify": True}
     file = kubeconfig(tmp_path / "kubeconfig", "https://10.0.0.1:6443", **unsafe)

@@ -3,11 +3,11 @@
 kubernetes_asyncio reads both, runs exec plugins and reads a pod's token again as it is rotated.
 """
 
-import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
@@ -21,7 +21,6 @@ from leadline_controller.kube.library import (
     load_incluster_config,
     load_kube_config,
 )
-from leadline_controller.parsing.proxies import ProxyError, http_proxy_for
 
 # A watch sends each object as one line, and etcd stores up to 1.5 MiB.
 MAX_LINE_BYTES = 2**21
@@ -46,11 +45,7 @@ class Login:
         except (OSError, ssl.SSLError) as error:
             raise KubeConfigError(f"{self._source}: certificate or key: {error}") from None
         client.user_agent = f"leadline-controller/{__version__}"
-        try:
-            _look_up_proxy_once(client)
-        except ProxyError as error:
-            await client.close()
-            raise KubeConfigError(f"{self._source}: {error}") from None
+        _look_up_proxy_once(client)
         return client
 
     async def refresh(self, configuration: Configuration) -> None:
@@ -94,9 +89,9 @@ def _look_up_proxy_once(client: ApiClient) -> None:
 
     The library's session reads both before every request, the latter in another thread, which is
     a third of a request's cost. An API server has no password in ~/.netrc."""
-    rest = client.rest_client
-    if rest.proxy is None:  # a kubeconfig's proxy-url
-        rest.proxy = http_proxy_for(client.configuration.host, os.environ)
+    rest, server = client.rest_client, urlsplit(client.configuration.host)
+    if rest.proxy is None and not proxy_bypass(server.hostname or ""):
+        rest.proxy = getproxies().get(server.scheme)
     connector = rest.pool_manager.connector
     rest.pool_manager.detach()
     rest.pool_manager = aiohttp.ClientSession(

@@ -128,7 +128,7 @@ class RegistryClient:
     ) -> str:
         """The Authorization that answers a challenge. Raises RegistryError."""
         scheme, _, rest = challenge.partition(" ")
-        pair = b64encode(f"{login.user}:{login.password}".encode()) if login else b""
+        pair = b64encode(f"{login.user}:{login.password}".encode()) if login and login.user else b""
         basic = f"Basic {pair.decode()}" if pair else ""
         if scheme.lower() == "basic" and basic:
             return basic

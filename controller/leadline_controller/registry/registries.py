@@ -30,6 +30,8 @@ _DOCKER_HOSTS = (_DOCKER_LOGIN, _DOCKER_HOST, "registry.docker.io")
 _MAX_FILE_BYTES = 2**20
 _MAX_LOGINS = 256
 _MAX_NAMED = 20
+_AUTH = ("username", "password", "auth", "identity_token")
+_TLS = ("ca_file", "cert_file", "key_file", "insecure_skip_verify")
 _MAX_REPOSITORY = 255  # distribution-spec
 _HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:[0-9]{1,5})?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
@@ -58,7 +60,8 @@ def reference_of(image: str) -> Reference | None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """User and password. They have no repr, so that no log and no error shows them."""
+    """User and password; without a user, an identity token. They have no repr, so that no log and
+    no error shows them."""
 
     user: str
     password: str
@@ -273,9 +276,8 @@ def _read(root: Fields, path: str) -> Registries:
             continue
         configs[host] = _config_of(given.object(name), warnings)
         left_out += _others(given.object(name), "auth", "tls")
-        left_out += _others(given.object(name).object("auth"), "username", "password", "auth")
-        tls = ("ca_file", "cert_file", "key_file", "insecure_skip_verify")
-        left_out += _others(given.object(name).object("tls"), *tls)
+        left_out += _others(given.object(name).object("auth"), *_AUTH)
+        left_out += _others(given.object(name).object("tls"), *_TLS)
     if _ANY in configs and configs[_ANY].credentials is not None:
         warnings.append("configs.*.auth: sent only to mirrors and registries that this file names")
     if left_out:
@@ -326,12 +328,16 @@ def _config_of(config: Fields, warnings: list[str]) -> _Config:
     if context is not None and not verified:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     user, password = auth.text("username", ""), auth.text("password", "")
-    if not user and auth.has("auth"):
-        user, password = _decoded(auth.text("auth")) or ("", "")
-    if not user and any(auth.has(name) for name in ("username", "password", "auth")):
+    if not user:  # containerd's order
+        decoded = _decoded(auth.text("auth", "")) or ("", "")
+        user, password = (
+            ("", auth.text("identity_token", "")) if auth.has("identity_token") else decoded
+        )
+    if not password and not user and any(auth.has(name) for name in _AUTH):
         where = config.at("auth")
         warnings.append(f"{where}: expected username and password, or auth; it is left out")
-    return _Config(context, verified, Credentials(user, password) if user else None, problem)
+    login = Credentials(user, password) if user or password else None
+    return _Config(context, verified, login, problem)
 
 
 def _context(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext:

@@ -333,7 +333,7 @@ mirrors:
   reg.example: {endpoint: [mirror.example], override_path: true}
 configs:
   reg.example:
-    auth: {username: a, password: hunter2, identity_token: hunter2}
+    auth: {username: a, password: hunter2, identitytoken: hunter2}
     tls: {server_name: x}
     header: {x: hunter2}
 auths: {"https://reg.example": {username: a, password: hunter2}}
@@ -346,7 +346,7 @@ auths: {"https://reg.example": {username: a, password: hunter2}}
         "mirrors._default",
         "mirrors.reg.example.override_path",
         "configs.reg.example.header",
-        "configs.reg.example.auth.identity_token",
+        "configs.reg.example.auth.identitytoken",
         "configs.reg.example.tls.server_name",
     ]
     assert len(list(found.endpoints(image("reg.example/web:1")))) == 2
@@ -399,6 +399,8 @@ def test_docker_hubs_configs_may_name_any_of_its_hosts(tmp_path: Path, name: str
         ("{username: a, password: b, auth: Yzpk}", "a", "b"),  # as containerd
         ("{auth: Yzpk}", "c", "d"),
         ("{auth: Yzp4Og}", "c", "x:"),  # without its padding
+        ("{identity_token: t, auth: Yzpk}", "", "t"),
+        ("{identity_token: t, username: a, password: b}", "a", "b"),
     ],
 )
 def test_logins_are_texts_as_go_reads_them(
