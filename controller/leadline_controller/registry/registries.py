@@ -28,7 +28,9 @@ _DOCKER_HOST = "registry-1.docker.io"
 _DOCKER_LOGIN = "index.docker.io"
 _DOCKER_HOSTS = (_DOCKER_LOGIN, _DOCKER_HOST, "registry.docker.io")
 _MAX_FILE_BYTES = 2**20
-_MAX_LOGINS = 256
+_MAX_LOGINS = 256  # of one secret
+_MAX_TRIED = 16  # of them for one image: a registry may lock out who tries more
+_MAX_KEY = 512
 _MAX_NAMED = 20
 _AUTH = ("username", "password", "auth", "identity_token")
 _TLS = ("ca_file", "cert_file", "key_file", "insecure_skip_verify")
@@ -187,7 +189,7 @@ def _logins_for(logins: PullLogins, image: Reference) -> tuple[Credentials, ...]
     found = [each for key in keys for each in logins[key]]
     if not found and image.registry == DOCKER:
         found = [*logins.get(_DOCKER_LOGIN, ())]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))[:_MAX_TRIED]
 
 
 def _is_for(key: str, image: Reference) -> bool:
@@ -381,7 +383,8 @@ def read_pull_secret(secret: Mapping[str, Any]) -> dict[str, tuple[Credentials, 
         return found
     for name, auth in entries:
         credentials = _credentials(auth)
-        if credentials is not None and (key := _key(name)):
+        key = _key(name) if len(name) <= _MAX_KEY else ""
+        if credentials is not None and key:
             found[key] = (*found.get(key, ()), credentials)
     return found
 

@@ -228,6 +228,22 @@ def test_a_secret_that_cannot_be_read_has_none(strange: dict[str, object]) -> No
     assert read_pull_secret(secret(["x"])) == {}
 
 
+def test_only_so_many_logins_are_tried() -> None:
+    auths = {f"reg.example/{'a' * i}": {"username": f"u{i:02}"} for i in range(300)}
+    found = read_pull_secret(secret(auths))
+    assert len(found) == 256
+    tried = list(Registries().endpoints(image(f"reg.example/{'a' * 255}:1"), found))
+    users = [each.credentials.user for each in tried if each.credentials]
+    assert users == [f"u{i}" for i in range(255, 239, -1)], "the most specific first"
+
+
+@pytest.mark.parametrize("key", ["", "https://", "https://[x/", "/web", "*" * 2000, "[", "a b"])
+def test_odd_keys_of_pull_secrets_match_nothing(key: str) -> None:
+    logins = read_pull_secret(secret({key: {"username": "a", "password": SECRET}}))
+    (endpoint,) = Registries().endpoints(image("reg.example/web:1"), logins)
+    assert endpoint.credentials is None
+
+
 def test_a_registry_that_is_its_own_mirror_gets_the_pods_login(tmp_path: Path) -> None:
     text = "mirrors: {docker.io: {endpoint: [docker.io/v2], rewrite: {'(.*)': copies/$1}}}"
     logins = {"index.docker.io": (Credentials("pod", SECRET),)}
