@@ -105,6 +105,8 @@ class RegistryClient:
             raise DeniedError(f"{endpoint.host}: {endpoint.problem}")
         base = endpoint.url if urlsplit(endpoint.url).path else f"{endpoint.url}/v2"
         url = f"{base}/{endpoint.path}/manifests/{endpoint.reference}"
+        if endpoint.mirror_of:  # one that mirrors several registries needs to know which
+            url += f"?{urlencode({'ns': endpoint.mirror_of})}"
         login = endpoint.credentials if endpoint.may_login else None
         key = (endpoint.host, endpoint.repository, login)
         headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}

@@ -74,7 +74,8 @@ class Endpoint:
     """One place to ask for an image. url: without /v2, or with a path that takes its place.
     repository: as rewritten; `path` is what a URL and a token's scope have of it. is_named:
     registries.yaml names it. tls: None for the system's authorities. may_login: its TLS is
-    verified, so it may see credentials. problem: why it cannot be asked, "" if it can."""
+    verified, so it may see credentials. problem: why it cannot be asked, "" if it can. mirror_of: the
+    registry that it is a mirror of, which containerd tells it as `ns`."""
 
     url: str
     repository: str
@@ -84,6 +85,7 @@ class Endpoint:
     may_login: bool = True
     credentials: Credentials | None = None
     problem: str = ""
+    mirror_of: str = ""
 
     @property
     def host(self) -> str:
@@ -151,6 +153,7 @@ class Registries:
                     may_login=config.is_verified and url.startswith("https:"),
                     credentials=credentials,
                     problem=config.problem,
+                    mirror_of="" if url in own or not is_mirror else registry,
                 )
                 if not _is_repository(endpoint.path):
                     why = f"its rewrite makes {endpoint.repository[:60]!r} of {repository}"

@@ -338,12 +338,13 @@ async def test_a_port_that_there_is_not_is_an_error_like_others(
             await client.manifest(Endpoint("https://192.0.2.1:99999", "web", "1"))
 
 
-async def test_a_rewritten_repository_is_asked_without_needless_slashes() -> None:
+async def test_a_mirror_is_asked_as_containerd_asks_it() -> None:
     paths: list[str] = []
 
     async def handler(request: web.Request) -> web.Response:
-        paths.append(request.path)
+        paths.append(request.path_qs)
         return web.Response(body=BODY)
 
     await asked(handler, repository="/copies//web")
-    assert paths == ["/v2/copies/web/manifests/1"]
+    await asked(handler, mirror_of="reg.example:5000")
+    assert paths == ["/v2/copies/web/manifests/1", "/v2/web/manifests/1?ns=reg.example%3A5000"]

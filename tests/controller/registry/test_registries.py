@@ -155,6 +155,7 @@ def test_a_pods_secret_goes_to_its_registry_and_to_no_mirror(tmp_path: Path) -> 
     mirror, itself = found.endpoints(image("reg.example/web:1"), logins)
     assert mirror.credentials is None
     assert itself.credentials == Credentials("pod", SECRET)
+    assert (mirror.mirror_of, itself.mirror_of) == ("reg.example", "")
 
 
 @pytest.mark.parametrize(
