@@ -74,8 +74,8 @@ class Endpoint:
     """One place to ask for an image. url: without /v2, or with a path that takes its place.
     repository: as rewritten; `path` is what a URL and a token's scope have of it. is_named:
     registries.yaml names it. tls: None for the system's authorities. may_login: its TLS is
-    verified, so it may see credentials. problem: why it cannot be asked, "" if it can. mirror_of: the
-    registry that it is a mirror of, which containerd tells it as `ns`."""
+    verified, so it may see credentials. problem: why it cannot be asked, "" if it can. mirror_of:
+    the registry that it is a mirror of, which containerd tells it as `ns`."""
 
     url: str
     repository: str
