@@ -93,7 +93,7 @@ def _rules(running: DebianRegistry) -> Registries:
         return Registries()
 
     class Everywhere(dict[str, Config]):
-        def get(self, *_: object) -> Config:  # of any host
+        def __missing__(self, _: str) -> Config:  # of any host
             return Config(tls=context(running.authority))
 
         def __contains__(self, _: object) -> bool:

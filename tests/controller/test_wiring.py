@@ -555,6 +555,8 @@ async def test_no_registry_is_asked_by_rules_that_cannot_be_read(
         assert controller.image_lookup is None
     assert "no registry is asked" in caplog.text
     assert "hunter2" not in caplog.text
-    file.write_text("{}")
+    file.write_text("configs: {reg.example: {auth: {password: hunter2, token: hunter2}}}")
     async with controller.looking_up_images(Kubelets()):
         assert controller.image_lookup is not None
+    assert f"{file}: not supported and left out: configs.reg.example.auth.token" in caplog.text
+    assert "hunter2" not in caplog.text

@@ -101,7 +101,8 @@ async def run(demo: Demo) -> int:
         controller.probing(),
         servers.grpc(controller, "netsched, then dacs") as address,
         servers.web(controller, "netsched, then dacs", listener) as page,
-        grpc.aio.insecure_channel(address) as channel,
+        # Loopback must not go through a proxy that the environment sets.
+        grpc.aio.insecure_channel(address, (("grpc.enable_http_proxy", 0),)) as channel,
     ):
         if not demo.tells:
             click.echo(f"{READY}{address}")

@@ -53,16 +53,22 @@ except ImportError:  # PyYAML built without libyaml
 def read_document(path: Path | None) -> object:
     """The data in the file, of standard input without one. Raises FieldError when it can't be read,
     is larger than MAX_BYTES, or is neither YAML nor JSON."""
+    return parse_document(read_text(path))
+
+
+def read_text(path: Path | None, most: int = MAX_BYTES) -> str:
+    """The file, or standard input without one, without a byte order mark. Raises FieldError when it
+    can't be read, has more than `most` bytes, or is not UTF-8."""
     try:
         # Not /dev/stdin, which can't be opened where it is a socket.
         with path.open("rb") if path else open(0, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(most + 1)
     except OSError as error:
         raise FieldError(error.strerror or "cannot be read") from None
-    if len(content) > MAX_BYTES:
-        raise FieldError(f"expected at most {MAX_BYTES} bytes")
+    if len(content) > most:
+        raise FieldError(f"expected at most {most} bytes")
     try:
-        return parse_document(content.decode("utf-8-sig"))
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FieldError(f"expected UTF-8 text, byte {error.start} is not") from None
 
@@ -83,11 +89,22 @@ def parse_document(text: str) -> object:
         except ValueError:
             where = _place_of_long_number(text, "line {}: ")
             raise FieldError(f"{where}a number in this file is too long") from None
+    return _parse_yaml(text, None)
+
+
+def parse_texts(text: str) -> object:
+    """The data in YAML of which every scalar is a text, or nothing: what Go reads into fields of
+    text, where a password of 0123 stays 0123. Aliases and << mean what they stand for, so this is
+    for files of those who run the controller. Raises FieldError, which quotes no value."""
+    return _parse_yaml(text, {})
+
+
+def _parse_yaml(text: str, anchors: dict[str, Any] | None) -> object:
     if directive := _TAG_DIRECTIVE.search(text):
         line = len(text[: directive.end()].splitlines())
         raise FieldError(f"line {line}: tags (%TAG) are not supported")
     try:
-        return _build(yaml.parse(text, Loader=_SafeLoader))
+        return _build(yaml.parse(text, Loader=_SafeLoader), anchors)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}: " if mark else ""
@@ -109,8 +126,8 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise FieldError(f"a number is too long{where}") from None
 
 
-def _build(events: Iterator[Any]) -> object:
-    """The data of one document. Raises FieldError and the parser's own errors."""
+def _build(events: Iterator[Any], anchors: dict[str, Any] | None) -> object:
+    """The data of one document; anchors: see _value. Raises FieldError and the parser's errors."""
     documents: list[object] = []
     for event in events:
         line = event.start_mark.line + 1
@@ -118,37 +135,67 @@ def _build(events: Iterator[Any]) -> object:
             case yaml.DocumentStartEvent() if documents:
                 raise FieldError(f"line {line}: expected one document, found another")
             case yaml.NodeEvent():
-                documents.append(_value(event, events, 0))
+                documents.append(_value(event, events, 0, anchors))
     return documents[0] if documents else None
 
 
-def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
-    """The value that begins with this event; takes its other events."""
+def _value(event: Any, events: Iterator[Any], depth: int, anchors: dict[str, Any] | None) -> Any:
+    """The value that begins with this event; takes its other events. anchors: what aliases stand
+    for, where these are allowed and scalars are texts."""
     line = event.start_mark.line + 1
     if isinstance(event, yaml.AliasEvent):
-        raise FieldError(f"line {line}: aliases (*) are not supported")
+        if anchors is None or event.anchor not in anchors:
+            what = "are not supported" if anchors is None else "must stand for an earlier value"
+            raise FieldError(f"line {line}: aliases (*) {what}")
+        return anchors[event.anchor]
     if event.tag is not None:
         raise FieldError(f"line {line}: tags (!) are not supported")
+    value: Any
     if isinstance(event, yaml.ScalarEvent):
-        return _parse_plain(event.value, line) if event.implicit[0] else event.value
-    if depth >= _MAX_DEPTH:
+        value = _scalar(event, line, is_text=anchors is not None)
+    elif depth >= _MAX_DEPTH:
         raise FieldError(f"line {line}: nested too deep")
-    if isinstance(event, yaml.SequenceStartEvent):
-        items = []
-        while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            items.append(_value(event, events, depth + 1))
-        return items
+    elif isinstance(event, yaml.SequenceStartEvent):
+        value = []
+        while not isinstance(item := next(events), yaml.SequenceEndEvent):
+            value.append(_value(item, events, depth + 1, anchors))
+    else:
+        value = _object(events, depth, anchors)
+    if anchors is not None and event.anchor is not None:
+        anchors[event.anchor] = value
+    return value
+
+
+def _object(events: Iterator[Any], depth: int, anchors: dict[str, Any] | None) -> dict[Any, Any]:
+    """The object whose names and values come next; takes its end as well."""
     found: dict[Any, Any] = {}
+    merged: list[Any] = []
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.CollectionStartEvent):
             kind = "a list" if isinstance(event, yaml.SequenceStartEvent) else "an object"
             raise FieldError(f"line {line}: expected a name, got {kind}")
-        name = _value(event, events, depth + 1)
+        name = _value(event, events, depth + 1, anchors)
         if name in found:
             raise FieldError(f"line {line}: duplicate name {str(name)[:60]!r}")
-        found[name] = _value(next(events), events, depth + 1)
+        value = _value(next(events), events, depth + 1, anchors)
+        if anchors is None or name != "<<":
+            found[name] = value
+            continue
+        merged += value if isinstance(value, list) else [value]
+        if not all(isinstance(each, dict) for each in merged):
+            raise FieldError(f"line {line}: << expects an object")
+    for other in merged:  # an object's own fields count more, then the first's
+        found = {**other, **found}
     return found
+
+
+def _scalar(event: Any, line: int, is_text: bool) -> object:
+    if not event.implicit[0]:
+        return event.value
+    if is_text:
+        return None if _WORDS.get(event.value, "") is None else event.value
+    return _parse_plain(event.value, line)
 
 
 def _parse_plain(text: str, line: int) -> object:

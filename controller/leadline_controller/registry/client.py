@@ -11,22 +11,23 @@ only over verified TLS, to the registry that they are for or to the realm that t
 
 import asyncio
 import json
+import os
 import re
 import socket
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from ipaddress import ip_address
 from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urlencode, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from leadline_controller import __version__
+from leadline_controller.parsing.addresses import read_address
+from leadline_controller.parsing.proxies import http_proxy_for
 from leadline_controller.registry.manifests import (
     INDEXES,
     MANIFESTS,
@@ -50,6 +51,7 @@ _MAX_TOKENS = 256
 _MAX_TOKEN_S = 600.0
 _MAX_RETRY_AFTER_S = 6 * 3600.0
 _CHALLENGE = re.compile(r'([a-z_]{1,32})="([^"]{0,1000})"', re.IGNORECASE)
+_NAME = re.compile(r"(?!(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)$)[a-z0-9._-]+")
 _SAME_ORIGIN = ("scheme", "netloc")
 
 
@@ -102,7 +104,9 @@ class RegistryClient:
         if endpoint.problem:
             raise DeniedError(f"{endpoint.host}: {endpoint.problem}")
         base = endpoint.url if urlsplit(endpoint.url).path else f"{endpoint.url}/v2"
-        url = f"{base}/{endpoint.repository}/manifests/{endpoint.reference}"
+        url = f"{base}/{endpoint.path}/manifests/{endpoint.reference}"
+        if endpoint.mirror_of:  # one that mirrors several registries needs to know which
+            url += f"?{urlencode({'ns': endpoint.mirror_of})}"
         login = endpoint.credentials if endpoint.may_login else None
         key = (endpoint.host, endpoint.repository, login)
         headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
@@ -126,7 +130,7 @@ class RegistryClient:
     ) -> str:
         """The Authorization that answers a challenge. Raises RegistryError."""
         scheme, _, rest = challenge.partition(" ")
-        pair = b64encode(f"{login.user}:{login.password}".encode()) if login else b""
+        pair = b64encode(f"{login.user}:{login.password}".encode()) if login and login.user else b""
         basic = f"Basic {pair.decode()}" if pair else ""
         if scheme.lower() == "basic" and basic:
             return basic
@@ -137,14 +141,14 @@ class RegistryClient:
         plain = realm.scheme == "http" and realm.netloc == endpoint.host
         if not realm.netloc or "@" in realm.netloc or not (realm.scheme == "https" or plain):
             raise DeniedError(f"{endpoint.host}: its realm for tokens is not https")
-        query = {"scope": f"repository:{endpoint.repository}:pull"}
+        query = {"scope": f"repository:{endpoint.path}:pull"}
         if "service" in fields:
             query["service"] = fields["service"]
         at = f"{realm.scheme}://{realm.netloc}{realm.path}?{urlencode(query)}"
         headers = {"Authorization": basic} if basic and not plain else {}
         # The realm is the registry's word, so it is treated as the host that it names.
         same = realm.netloc == endpoint.host
-        where = endpoint if same else self._registries.host(realm.netloc)
+        where = endpoint if same else self._registries.host(realm.netloc, endpoint)
         headers = headers if where.may_login else {}
         answer = await self._send("GET", at, where, headers, _MAX_TOKEN_BYTES)
         _raise_for(answer, where)
@@ -174,7 +178,7 @@ class RegistryClient:
                 if target.scheme != "https" or "@" in target.netloc:
                     raise DeniedError(f"{endpoint.host}: it redirects to what is not https")
                 sent.pop("Authorization", None)
-                endpoint = self._registries.host(target.netloc)
+                endpoint = self._registries.host(target.netloc, endpoint)
             url = target.geturl()
         raise BrokenError(f"{endpoint.host}: too many redirects")
 
@@ -184,15 +188,17 @@ class RegistryClient:
         host = urlsplit(url).hostname or ""
         if not endpoint.is_named and not _may_reach(host):
             raise DeniedError(f"{endpoint.host}: only registries.yaml may name this address")
-        session = self._named if endpoint.is_named else self._guarded
         try:
+            proxy = http_proxy_for(url, os.environ)
+            # A proxy resolves the name itself, and may be on this machine.
+            session = self._named if endpoint.is_named or proxy else self._guarded
             async with session.request(
                 method,
                 URL(url, encoded=True),
                 headers=headers,
                 allow_redirects=False,
                 ssl=True if endpoint.tls is None else endpoint.tls,
-                proxy=None if proxy_bypass(host) else getproxies().get(urlsplit(url).scheme),
+                proxy=proxy,
             ) as response:
                 body = b""
                 if method != "HEAD":
@@ -234,19 +240,23 @@ class _GuardedResolver(AbstractResolver):
 
 
 def _may_reach(host: str) -> bool:
-    """Whether this is a name, or an address at which a registry may be."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return True
-    mapped = getattr(address, "ipv4_mapped", None)
-    address = mapped or address
-    return not (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-        or address.is_reserved
+    """Whether this is a name, or an address at which a registry may be.
+
+    A name that ends in a number is an IPv4 address, as in browsers: resolvers take 127.1, 0x7f.1
+    and 2130706433 for one. It has to be written as four decimal numbers."""
+    name = host.rstrip(".").lower()
+    address = read_address(name)
+    if address is None:
+        is_local = name == "localhost" or name.endswith(".localhost")
+        return _NAME.fullmatch(name) is not None and not is_local
+    within = getattr(address, "sixtofour", None) or address
+    return not any(
+        each.is_loopback
+        or each.is_link_local
+        or each.is_multicast
+        or each.is_unspecified
+        or each.is_reserved
+        for each in (address, within)
     )
 
 

@@ -27,6 +27,7 @@ from leadline_controller.registry.manifests import (
 from leadline_controller.registry.registries import (
     Credentials,
     Endpoint,
+    PullLogins,
     Reference,
     Registries,
     reference_of,
@@ -113,7 +114,7 @@ class ImageLookup:
     """Asks for what `wanted` says and tells `learn`, which returns the images that it forgot.
 
     wanted: full name -> namespace/name of the pull secrets of the pods that name it. architectures:
-    those of the nodes. logins: reads a secret's credentials by registry. now_s: a monotonic clock.
+    those of the nodes. logins: reads a secret's credentials. now_s: a monotonic clock.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class ImageLookup:
         wanted: Callable[[], Mapping[str, Set[str]]],
         architectures: Callable[[], Set[str]],
         learn: Learn,
-        logins: Callable[[str], Awaitable[Mapping[str, Credentials]]],
+        logins: Callable[[str], Awaitable[PullLogins]],
         now_s: Callable[[], float],
     ) -> None:
         self._settings = settings
@@ -274,11 +275,12 @@ class ImageLookup:
         finally:
             self._busy.discard(reference.registry)
 
-    async def _logins_of(self, secrets: Set[str]) -> dict[str, Credentials]:
+    async def _logins_of(self, secrets: Set[str]) -> PullLogins:
         """The credentials of those pull secrets that may be read."""
-        found: dict[str, Credentials] = {}
+        found: dict[str, tuple[Credentials, ...]] = {}
         for key in sorted(secrets & set(self._settings.pull_secrets)):
-            found.update(await self._logins(key))
+            for name, logins in (await self._logins(key)).items():
+                found[name] = (*found.get(name, ()), *logins)
         return found
 
     async def _look_up(
@@ -287,15 +289,19 @@ class ImageLookup:
         state: _Image,
         reference: Reference,
         host: _Host,
-        logins: Mapping[str, Credentials],
+        logins: PullLogins,
     ) -> None:
         """Ask the endpoints one after the other. Raises the RegistryError of the last one, or
         AwayError if any was away."""
         failure: RegistryError = AbsentError(f"{reference.registry}: no endpoint")
+        away = ""
         for endpoint in self._registries.endpoints(reference, logins):
+            if endpoint.url == away:  # with other credentials
+                continue
             try:
                 known = await self._known(image, state, endpoint, host)
             except RegistryError as error:
+                away = endpoint.url if isinstance(error, AwayError) else ""
                 failure = failure if isinstance(failure, AwayError) else error
                 continue
             if known is not state.known:

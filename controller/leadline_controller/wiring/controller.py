@@ -48,7 +48,7 @@ from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import ImageLookup
 from leadline_controller.registry.registries import (
-    Credentials,
+    PullLogins,
     Registries,
     load_registries,
     read_pull_secret,
@@ -295,6 +295,8 @@ class Controller:
             if settings.enabled and settings.registries_file is not None:
                 try:
                     registries = load_registries(settings.registries_file)
+                    for warning in registries.warnings:
+                        log.warning("%s", warning)
                 except FieldError as error:  # it may name mirrors, so nobody is asked instead
                     log.error("%s; no registry is asked for layers", error)
                     settings = replace(settings, enabled=False)
@@ -390,8 +392,8 @@ class _AfterRecovery:
         await self.rescheduler.wait_recovered()
 
 
-async def _logins(source: PullSource, key: str) -> Mapping[str, Credentials]:
-    """The credentials of a pull secret, by registry; none while it cannot be read."""
+async def _logins(source: PullSource, key: str) -> PullLogins:
+    """The credentials of a pull secret; none while it cannot be read."""
     try:
         return read_pull_secret(await source.read_secret(key))
     except ClusterError as error:

@@ -70,6 +70,15 @@ async def test_every_list_is_printed_in_every_format(
         assert "\x1b" not in shown.out
 
 
+async def test_no_proxy_of_the_environment_sees_the_names_of_nodes(
+    leadline: Leadline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    shown = await leadline("nodes")
+    assert (shown.code, shown.err) == (0, "")
+
+
 async def test_version_shows_the_controller_that_answers(
     harness: ControllerHarness, leadline: Leadline
 ) -> None:

@@ -7,7 +7,13 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.parsing.documents import MAX_BYTES, parse_document, read_document
+from leadline_controller.parsing.documents import (
+    MAX_BYTES,
+    parse_document,
+    parse_texts,
+    read_document,
+    read_text,
+)
 from leadline_controller.parsing.fields import FieldError
 
 from tests.attack.hostile_texts import texts
@@ -178,3 +184,48 @@ plain = st.recursive(
 @given(st.dictionaries(st.text(), plain))
 def test_json_round_trips(data: object) -> None:
     assert parse_document(json.dumps(data)) == data
+
+
+def test_texts_stay_as_they_are_written() -> None:
+    text = "a: [0123, yes, false, 1e3, 2020-01-01, ~, '', 'null', \"0\"]\n5000: x\n"
+    values = ["0123", "yes", "false", "1e3", "2020-01-01", None, "", "null", "0"]
+    assert parse_texts(text) == {"a": values, "5000": "x"}
+
+
+def test_texts_may_have_aliases_and_merges() -> None:
+    text = "a: &a {p: 1, q: 2}\nb: *a\nc: {q: 3, <<: [*a, {r: 4, p: 5}]}\n"
+    a = {"p": "1", "q": "2"}
+    assert parse_texts(text) == {"a": a, "b": a, "c": {"p": "1", "q": "3", "r": "4"}}
+
+
+def test_aliases_share_what_they_stand_for() -> None:
+    found = parse_texts(LAUGHS)
+    assert isinstance(found, dict)
+    assert list(found) == list("abcdefghi")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a: *hunter2", r"line 1: aliases \(\*\) must stand for an earlier value"),
+        ("a: &a [*a]", "aliases"),
+        ("a: !hunter2 x", "tags"),
+        ("a: {<<: hunter2}", "<< expects an object"),
+        ("a: 1\na: hunter2", "duplicate name"),
+        ("a: " + "[" * 100_000, "nested too deep"),
+        ("a: [hunter2", "line 2: "),
+        ("a: b\n---\nc: hunter2", "one document"),
+    ],
+)
+def test_texts_are_refused_without_their_values(text: str, error: str) -> None:
+    with pytest.raises(FieldError, match=error) as refused:
+        parse_texts(text)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_text_file_may_be_limited(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("\ufeffabc", "utf-8")
+    assert read_text(file, 6) == "abc"
+    with pytest.raises(FieldError, match="at most 5 bytes"):
+        read_text(file, 5)

@@ -243,7 +243,108 @@ async def test_addresses_of_this_machine_are_for_registries_yaml_to_name() -> No
         ("0.0.0.0", False),  # nothing binds here
         ("224.0.0.1", False),
         ("255.255.255.255", False),
+        ("reg-1.example.", True),
+        ("10.example", True),
+        ("reg_1.lan", True),
+        ("10.0.0.5.", True),
+        ("registry", True),
+        # A resolver takes these for loopback.
+        ("127.1", False),
+        ("2130706433", False),
+        ("017700000001", False),
+        ("0x7f.1", False),
+        ("0X7F000001", False),
+        ("0x", False),
+        ("127.0.0.01", False),
+        ("127.0.0.1.", False),
+        ("127.0.1.", False),
+        ("0", False),
+        ("0.", False),
+        ("localhost", False),
+        ("LocalHost.", False),
+        ("a.localhost", False),
+        ("::ffff:7f00:1", False),
+        ("::127.0.0.1", False),
+        ("::1%lo", False),
+        ("2002:7f00:1::", False),  # 6to4 of 127.0.0.1
+        ("2002:a00:5::", True),
+        ("64:ff9b::7f00:1", False),
+        ("\uff11\uff12\uff17.0.0.1", False),  # yarl makes 127.0.0.1 of it
+        ("%31%32%37.0.0.1", False),
+        ("", False),
     ],
 )
 def test_where_a_registry_may_be(host: str, allowed: bool) -> None:
     assert _may_reach(host) is allowed
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "127.0.0.1.", "localhost."])
+async def test_odd_forms_of_loopback_are_refused_before_anything_resolves_them(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_resolving(*_: object, **__: object) -> list[object]:
+        raise AssertionError("resolved")
+
+    monkeypatch.setattr("aiohttp.DefaultResolver.resolve", no_resolving)
+    async with RegistryClient() as client:
+        with pytest.raises(DeniedError, match=r"registries\.yaml"):
+            await client.manifest(Endpoint(f"https://{host}:5000", "web", "1"))
+
+
+async def test_requests_go_through_the_environments_proxy_but_for_no_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.append((request.host, request.headers.get("Proxy-Authorization", "")))
+        return web.Response(body=BODY)
+
+    async with serving(handler) as host, RegistryClient() as client:
+        # The guard of addresses is for registries: a proxy may be on this machine.
+        proxy = host.replace("127.0.0.1", "localhost")
+        monkeypatch.setenv("HTTP_PROXY", f"http://user:pass@{proxy}")
+        monkeypatch.setenv("NO_PROXY", "10.0.0.0/8")
+        for is_named in (True, False):
+            at = Endpoint("http://192.0.2.1", "web", "1", is_named=is_named, may_login=False)
+            await client.manifest(at)
+        assert asked == [("192.0.2.1", "Basic dXNlcjpwYXNz")] * 2
+        with pytest.raises(DeniedError, match=r"registries\.yaml"):
+            await client.manifest(Endpoint("http://169.254.169.254", "web", "1"))
+        at = Endpoint(f"http://{host}", "web", "1", is_named=True, may_login=False)
+        await client.manifest(at)
+        assert asked[2:] == [(host, "")], "loopback goes directly"
+
+
+async def test_a_proxy_of_another_kind_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://user:hunter2@127.0.0.1:1080")
+    async with RegistryClient() as client:
+        with pytest.raises(AwayError) as error:
+            await client.manifest(Endpoint("https://192.0.2.1", "web", "1"))
+    assert str(error.value) == (
+        "192.0.2.1: HTTPS_PROXY: expected http://HOST:PORT or https://HOST:PORT, got socks5://"
+    )
+
+
+@pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:1"])
+async def test_a_port_that_there_is_not_is_an_error_like_others(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    async with RegistryClient() as client:
+        with pytest.raises(AwayError, match="99999"):
+            await client.manifest(Endpoint("https://192.0.2.1:99999", "web", "1"))
+
+
+async def test_a_mirror_is_asked_as_containerd_asks_it() -> None:
+    paths: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        paths.append(request.path_qs)
+        return web.Response(body=BODY)
+
+    await asked(handler, repository="/copies//web")
+    await asked(handler, mirror_of="reg.example:5000")
+    assert paths == ["/v2/copies/web/manifests/1", "/v2/web/manifests/1?ns=reg.example%3A5000"]

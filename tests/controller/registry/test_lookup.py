@@ -11,7 +11,12 @@ from leadline_controller.framework.model import Layer
 from leadline_controller.registry import lookup
 from leadline_controller.registry.lookup import ImageLookup, LookupSettings
 from leadline_controller.registry.manifests import AwayError, BrokenError, Index, Manifest
-from leadline_controller.registry.registries import Credentials, Endpoint, Registries
+from leadline_controller.registry.registries import (
+    Credentials,
+    Endpoint,
+    PullLogins,
+    Registries,
+)
 
 from tests.support.registries import LOGIN, MemoryRegistry, digest, index, manifest
 
@@ -33,6 +38,7 @@ class Scene:
         self.registry.push("web", "", ARM)
         self.registry.push("web", "1", BOTH)
         self.read: list[str] = []
+        self.logins: dict[str, PullLogins] = {"default/mine": {"reg.example": (LOGIN,)}}
         self.forgotten: Set[str] = frozenset()
         self.lookup = ImageLookup(
             LookupSettings(**settings),  # type: ignore[arg-type]  # as the caller has them
@@ -51,9 +57,9 @@ class Scene:
         self.learned[image] = by_digest, layers
         return self.forgotten
 
-    async def _logins(self, key: str) -> Mapping[str, Credentials]:
+    async def _logins(self, key: str) -> PullLogins:
         self.read.append(key)
-        return {"reg.example": LOGIN}
+        return self.logins[key]
 
     async def pass_time(self, seconds: float = 0.0) -> Set[str]:
         """Let a time pass and what is due happen. Returns what was asked."""
@@ -239,6 +245,27 @@ async def test_a_pull_secret_is_read_only_if_it_may_be() -> None:
     await scene.pass_time()
     assert scene.read == []
     assert WEB not in scene.learned
+
+
+async def test_each_login_that_matches_is_tried_until_one_is_accepted() -> None:
+    wrong = Credentials("old", "password")
+    scene = Scene(pull_secrets=("default/mine", "default/old"))
+    scene.logins["default/mine"] = {"reg.example": (LOGIN,), "reg.example/other": (wrong,)}
+    scene.logins["default/old"] = {"reg.example/web": (wrong,)}
+    scene.registry.login = LOGIN
+    scene.wanted = {WEB: {"default/mine", "default/old"}}
+    await scene.pass_time()
+    assert scene.registry.asked == ["GET web 1"] * 2 + [f"GET web {digest(AMD)}"]
+    assert WEB in scene.learned
+
+
+async def test_a_registry_that_is_away_is_not_asked_with_each_login() -> None:
+    scene = Scene(pull_secrets=("default/mine",))
+    scene.logins["default/mine"] = {"reg.example": (LOGIN, Credentials("old", "password"))}
+    scene.registry.failing = AwayError("reg.example: no answer in time")
+    scene.wanted = {WEB: {"default/mine"}}
+    await scene.pass_time()
+    assert scene.registry.asked == ["GET web 1"]
 
 
 async def test_a_restart_asks_only_whether_tags_moved(tmp_path: Path) -> None:
