@@ -161,7 +161,7 @@ def assess(status: pb.GetStatusResponse) -> tuple[list[pb.Problem], list[str]]:
         found += problems
         if check.applies(status) and not any(is_bad(each) for each in problems):
             fine.append(part)
-    ranks = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+    ranks: dict[str, int] = {severity: rank for rank, severity in enumerate(SEVERITIES)}
     return sorted(found, key=lambda each: ranks[each.severity]), fine
 
 
