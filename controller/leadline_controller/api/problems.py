@@ -166,7 +166,8 @@ def assess(status: pb.GetStatusResponse) -> tuple[list[pb.Problem], list[str]]:
         found += problems
         if check.applies(status) and not any(is_bad(each) for each in problems):
             fine.append(part)
-    return sorted(found, key=lambda each: SEVERITIES.index(_severity(each))), fine
+    ranks: dict[str, int] = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+    return sorted(found, key=lambda each: ranks[each.severity]), fine
 
 
 def bad_parts(status: pb.GetStatusResponse) -> list[str]:
@@ -179,12 +180,11 @@ def is_bad(problem: pb.Problem) -> bool:
     return problem.severity != "note"
 
 
-def _severity(problem: pb.Problem) -> Severity:
-    return KINDS[problem.kind].severity
-
-
-def _problem(kind: str, where: str, what: str, **names: str) -> pb.Problem:
-    """names: what stands for BOARD, POD, NAMESPACE and NAME in the commands."""
+def _problem(
+    kind: str, where: str, what: str, *, is_wide: bool = False, **names: str
+) -> pb.Problem:
+    """is_wide: it affects so much that a warning is an error. names: what stands for BOARD, POD,
+    NAMESPACE and NAME in the commands."""
     how = KINDS[kind]
     commands = list(how.commands)
     for name, value in names.items():
@@ -194,7 +194,7 @@ def _problem(kind: str, where: str, what: str, **names: str) -> pb.Problem:
         text = f"{text[:_MOST_TEXT]} ..."
     return pb.Problem(
         kind=kind,
-        severity=how.severity,
+        severity="error" if is_wide and how.severity == "warning" else how.severity,
         where=where,
         what=text,
         remedy=how.remedy,
@@ -274,7 +274,23 @@ def _hears(status: pb.GetStatusResponse) -> bool:
     return not status.HasField("broker") or status.broker.answers
 
 
+def _few_report(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    """That fewer than half of the boards report, once each has had the time to."""
+    boards = status.boards
+    time_s = min(status.up_s, status.broker.since_s) if status.HasField("broker") else status.up_s
+    if not boards.total or not _hears(status) or time_s < max(LATE_S, boards.report_ttl_s):
+        return
+    # A board without an agent may be meant to have none, but not all of them.
+    agents = boards.total - sum(each.agent == "unknown" for each in boards.boards)
+    if not boards.reporting:
+        yield _problem("few-boards-report", "boards", f"none reports, of {boards.total}")
+    elif boards.reporting < agents / 2:
+        what = f"{boards.reporting} of the {agents} that have an agent report"
+        yield _problem("few-boards-report", "boards", what)
+
+
 def _boards(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    yield from _few_report(status)
     names: dict[tuple[str, str], list[str]] = {}
     skews_s: dict[str, float] = {}
     hears = _hears(status)
@@ -300,30 +316,18 @@ def _boards(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         names["board-clock-skewed", what] = list(skews_s)
     for (name, what), boards in names.items():
         where = f"board{'s' if len(boards) > 1 else ''} {listed(boards)}"
-        yield _problem(name, where, what, BOARD=boards[0])
+        is_wide = len(boards) > max(1, status.boards.total / 2)
+        yield _problem(name, where, what, is_wide=is_wide, BOARD=boards[0])
 
 
 def _reports(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     boards = status.boards
-    # A board without an agent may be meant to have none, but not all of them.
-    agents = boards.total - sum(each.agent == "unknown" for each in boards.boards)
-    if boards.reporting < max(1, agents / 2) and _can_judge_reports(status):
-        what = f"{boards.reporting} of {agents} boards that have an agent report"
-        if not boards.reporting:
-            what = f"no board reports, of {boards.total}"
-        yield _problem("few-boards-report", "reports", what)
     # Agents may report seldom, with a longer time to live.
     if boards.HasField("median_age_s") and boards.median_age_s > max(
         LATE_S, boards.report_ttl_s / 2
     ):
         what = f"half of the boards' newest reports are older than {duration(boards.median_age_s)}"
         yield _problem("reports-late", "reports", what)
-
-
-def _can_judge_reports(status: pb.GetStatusResponse) -> bool:
-    """Not while none can arrive, and not before each board had the time to send one."""
-    boards = status.boards
-    return boards.total > 0 and status.up_s >= max(LATE_S, boards.report_ttl_s) and _hears(status)
 
 
 def _probing(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:

@@ -111,7 +111,7 @@ def test_it_is_an_error_when_no_board_reports(agent: str) -> None:
     status.boards.ClearField("median_age_s")
     problems, fine = assess(status)
     assert (problems[0].kind, problems[0].severity) == ("few-boards-report", "error")
-    assert problems[0].what == "no board reports, of 400"
+    assert problems[0].what == "none reports, of 400"
     assert not {"boards", "reports"} & set(fine)
 
 
@@ -126,11 +126,29 @@ def test_a_large_share_of_boards_without_reports_is_an_error(
     assert ("few-boards-report" in found) == is_error
 
 
-def test_boards_have_time_to_report_after_a_start() -> None:
-    status = reading(NOTHING_REPORTS, "up_s: 50 boards { report_ttl_s: 60 }")
-    assert "few-boards-report" not in kinds(status)
-    status.up_s = 60
-    assert "few-boards-report" in kinds(status)
+@pytest.mark.parametrize("state", ["throttled", "under-voltage", "round trips contradict"])
+@pytest.mark.parametrize(
+    ("total", "affected", "severity"),
+    [(9, 4, "warning"), (9, 5, "error"), (2, 2, "error"), (1, 1, "warning")],
+)
+def test_a_warning_about_most_boards_is_an_error(
+    state: str, total: int, affected: int, severity: str
+) -> None:
+    status = reading(f"boards {{ total: {total} reporting: {total} }}")
+    for at in range(affected):
+        status.boards.boards.add(name=f"n{at}", agent="online", states=[state])
+    assert [each.severity for each in assess(status)[0]] == [severity]
+
+
+def test_a_note_stays_a_note_on_all_boards() -> None:
+    assert {each.severity for each in assess(reading(boards(2, "unknown")))[0]} == {"note"}
+
+
+@pytest.mark.parametrize("since", ["up_s: {}", "broker {{ since_s: {} }}"])
+def test_boards_have_time_to_report_after_a_start(since: str) -> None:
+    late = "boards { report_ttl_s: 60 }"
+    assert "few-boards-report" not in kinds(reading(NOTHING_REPORTS, late, since.format(59)))
+    assert "few-boards-report" in kinds(reading(NOTHING_REPORTS, late, since.format(60)))
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ async def test_a_board_whose_reports_end_is_silent(parts: Parts, leadline: Leadl
     assert code == DEGRADED
     where = {each["kind"]: each["where"] for each in answer["problems"]}
     assert where == {
-        "few-boards-report": "reports",
+        "few-boards-report": "boards",
         "board-silent": "boards guest, n1",
         "board-without-agent": "board n3",
     }
