@@ -178,6 +178,7 @@ def check_report(message: pb.Report, _: topics.Topic | None = None) -> None:
     _check_most("cpu.busy_percent", busy_percent, 100)
     _check_most("cpu.load_1m", load_1m, MOST_LOAD)
     _check_most("cpu.frequency_mhz", frequency_mhz, MOST_MHZ)
+    _check_most("cpu.cores", cpu.cores, MOST_CORES)
     celsius = message.temperature.cpu_celsius
     if not math.isfinite(celsius):
         raise MessageError(Fault.NOT_FINITE, "temperature.cpu_celsius is no number")

@@ -12,7 +12,7 @@ from leadline_wire.v1 import control_pb2, status_pb2_grpc
 from leadline_wire.v1 import status_pb2 as pb
 
 from leadline_controller.api.nodes import InspectionSource, NodeReader
-from leadline_controller.api.problems import SKEWED_S, assess
+from leadline_controller.api.problems import FAILED, SKEWED_S, assess
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.telemetry.session import BrokerReading
 
@@ -206,6 +206,7 @@ def _states(node: control_pb2.NodeStatus) -> Iterator[str]:
     if any(metric.host_limited for metric in node.metrics):
         yield "host-limited"
     yield from (f"{what} contradict" for what in node.contradicting)
+    yield from (f"{name}{FAILED}" for name in sorted(node.failed))
 
 
 def _probing(budget: BudgetReading) -> pb.ProbingCondition:
