@@ -161,17 +161,17 @@ class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
                 await asyncio.sleep(0)  # a decision must not wait for all boards
             node = reader.status(name)
             ahead_s = telemetry.clock_ahead_s(name, self._source.now_s())
-            states = list(_states(node))
+            said = list(states(node))
             if node.agent == "online" and node.HasField("report_age_s"):
                 ages_s.append(node.report_age_s)
             skewed = ahead_s is not None and abs(ahead_s) >= SKEWED_S
-            if node.agent != "online" or states or skewed:
+            if node.agent != "online" or said or skewed:
                 age_s = node.report_age_s if node.HasField("report_age_s") else None
                 boards.boards.append(
                     pb.BoardCondition(
                         name=name,
                         agent=node.agent,
-                        states=states,
+                        states=said,
                         report_age_s=age_s,
                         clock_ahead_s=ahead_s,
                     )
@@ -201,7 +201,8 @@ def _modes(source: InspectionSource) -> tuple[tuple[str, bool], ...]:
     return (("standalone", source.places), ("extender", source.advises))
 
 
-def _states(node: control_pb2.NodeStatus) -> Iterator[str]:
+def states(node: control_pb2.NodeStatus) -> Iterator[str]:
+    """What is to be said of a board, as BoardCondition has it."""
     yield from (note for note in _NAMED_STATES if note in node.notes)
     if any(metric.host_limited for metric in node.metrics):
         yield "host-limited"

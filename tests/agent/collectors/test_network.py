@@ -1,5 +1,7 @@
 """The network collector: which interfaces matter, and their rates."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -13,6 +15,8 @@ from leadline_agent.collectors.network import (
     rates,
 )
 from leadline_wire.v1 import telemetry_pb2 as pb
+
+from tests.support.namespaces import linked_namespace
 
 NET_DEV = """\
 Inter-|   Receive                                                |  Transmit
@@ -189,6 +193,44 @@ def test_a_packet_counts_once_where_it_leaves_the_board(
     (tmp_path / "net/route").write_text(route if default else "")
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
     assert network.choose(tmp_path / "class/net", list(interfaces)) == expected.split()
+
+
+NAMES = """
+from pathlib import Path
+from leadline_agent.collectors.network import NetworkCollector
+print(*(each.name for each in NetworkCollector(Path("/sys")).collect().network))
+"""
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("has_route", [True, False])
+def test_a_board_in_a_namespace_counts_the_link_to_its_switch_alone(has_route: bool) -> None:
+    """With what kernels relate in no file of ours: a bridge, a pod, a macvlan, VXLAN, a tap."""
+    with linked_namespace() as board:
+        for command in (
+            "link add br0 type bridge",
+            "link set eth0 master br0",
+            "addr flush dev eth0",
+            f"addr add {board.address}/30 dev br0",
+            "link set br0 up",
+            *((f"route add default via {board.own_address}",) if has_route else ()),
+            "link add above type macvlan link br0",
+            "link set above up",
+            "link add flannel.1 type vxlan id 1 dstport 8472 dev br0",
+            "link set flannel.1 up",
+            "tuntap add tailscale0 mode tap",
+            "link set tailscale0 up",
+            "link add cni0 type bridge",
+            "link set cni0 up",
+            "link add veth1 type veth peer name veth2",
+            "link set veth1 master cni0 up",
+            "link set veth2 up",
+        ):
+            board.run("ip", *command.split())
+        seen = subprocess.run(
+            board.command(sys.executable, "-c", NAMES), check=True, capture_output=True, text=True
+        )
+    assert seen.stdout.split() == ["eth0"]
 
 
 def test_the_interface_of_a_default_route_of_either_protocol() -> None:

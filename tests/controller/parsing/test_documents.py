@@ -145,6 +145,12 @@ def test_a_file_must_be_utf_8(tmp_path: Path, content: bytes, message: str | Non
             read_document(file)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_document() -> None:
+    assert parse_toml("\ufeffa = 1\r\n") == {"a": 1}
+    assert parse_document('\ufeff{"a": 1}') == {"a": 1}
+    assert parse_document("\ufeffa: 1\r\n") == {"a": 1}
+
+
 def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.yaml", tmp_path):
         with pytest.raises(FieldError) as caught:
