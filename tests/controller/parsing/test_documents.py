@@ -7,7 +7,12 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.parsing.documents import MAX_BYTES, parse_document, read_document
+from leadline_controller.parsing.documents import (
+    MAX_BYTES,
+    parse_document,
+    parse_toml,
+    read_document,
+)
 from leadline_controller.parsing.fields import FieldError
 
 from tests.attack.hostile_texts import texts

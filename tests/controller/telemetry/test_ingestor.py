@@ -212,7 +212,7 @@ def test_which_collectors_failed_is_kept_short_and_without_control_characters(
         pb.CollectorRun(name="cpu", outcome=pb.CollectorRun.OK),  # as the first release sends it
         pb.CollectorRun(name="temperature", outcome=pb.CollectorRun.ABSENT),
         pb.CollectorRun(name="disk", outcome=failed, why="EIO\x1b[2J" + "x" * 500),
-        *(pb.CollectorRun(name=f"{number}" * 99, outcome=failed) for number in range(60)),
+        *(pb.CollectorRun(name=f"{number:02}" * 50, outcome=failed) for number in range(60)),
     ]
     report = board.report(cpu=pb.Cpu(load_1m=0.5, frequency_mhz=600), collectors=runs)
     ingest.take(board, report)
