@@ -45,7 +45,7 @@ _COLUMNS: Mapping[str, tuple[str, str, float]] = {
     ),
     "disk_bytes_per_s": ("disk_usage_bytes_per_second", "Read and written together.", 1.0),
     "load_1m": ("load1", "Load average of one minute.", 1.0),
-    "cpu_mhz": ("cpu_frequency_hertz", "Mean of the cores.", 1e6),
+    "frequency_mhz": ("cpu_frequency_hertz", "Mean of the cores.", 1e6),
 }
 _FLAGS = {
     "throttled": "Whether heat or voltage slow the processor down.",

@@ -128,7 +128,7 @@ class ControllerHarness:
             "packets_received_per_s": 80.0,
             "disk_bytes_per_s": 5000.0,
             "load_1m": 0.42,
-            "cpu_mhz": 1500.0,
+            "frequency_mhz": 1500.0,
         }
         if cpu_celsius is not None:
             values["cpu_celsius"] = cpu_celsius

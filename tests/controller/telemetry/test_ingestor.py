@@ -224,12 +224,17 @@ def test_which_collectors_failed_is_kept_short_and_without_control_characters(
     assert reading.notes[0] == f"disk failed: {reading.failed['disk']}"
     assert max(len(text) for each in reading.failed.items() for text in each) <= 200
     measured = ingest.state.measurements("n1", NOW_S)
-    assert (measured["load_1m"][0], measured["cpu_mhz"][0]) == (0.5, 600)
+    assert (measured["load_1m"][0], measured["frequency_mhz"][0]) == (0.5, 600)
 
 
 def test_a_birth_says_what_the_board_is(ingest: IngestHarness) -> None:
     board = BoardMessages("n1")
-    facts = {"architecture": "aarch64", "kernel": "6.1", "cores": 4, "memory_bytes": 1 << 30}
+    facts: dict[str, Any] = {
+        "architecture": "aarch64",
+        "kernel": "6.1",
+        "cores": 4,
+        "memory_bytes": 1 << 30,
+    }
     ingest.take(board, board.birth(**facts, interval_s=30))
     agent = ingest.state.agents()["n1"]
     assert {name: getattr(agent, name) for name in facts} == facts

@@ -5,7 +5,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_controller.telemetry.collectors.decoder import BoardReading, decodes
 
 # Column -> field of the report.
-_VALUES = {"cpu_percent": "busy_percent", "load_1m": "load_1m", "cpu_mhz": "frequency_mhz"}
+_VALUES = {"cpu_percent": "busy_percent", "load_1m": "load_1m", "frequency_mhz": "frequency_mhz"}
 
 
 @decodes(*_VALUES)
