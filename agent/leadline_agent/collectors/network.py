@@ -79,14 +79,14 @@ class NetworkCollector:
 
 
 def parse(net_dev: str) -> dict[str, Counters]:
-    """The counters of each interface by the field of their rate, of the lines that have any."""
+    """The counters of each interface by the field of their rate, of the lines that have all."""
     found: dict[str, Counters] = {}
     for line in net_dev.splitlines():
         name, _, columns = line.rpartition(":")
         fields = columns.split()
         if name and len(fields) > max(RATES.values()):
             counters = {key: files.number(fields[at], 0, MOST_COUNT) for key, at in RATES.items()}
-            if any(count is not None for count in counters.values()):
+            if None not in counters.values():
                 found[name.strip()] = counters
     return found
 
