@@ -18,6 +18,8 @@ PYTEST := $(PY) -m pytest
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 # For the tests that only compute.
 CORES := $(shell nproc)
+# Hypothesis' profile, of tests/conftest.py: how many examples a test is tried with.
+EXAMPLES := leadline
 PARTS := broker or network or cluster or registry or package or prometheus or browser
 SLOW := $(PARTS) or experiment or rollout or keda or home_assistant or chart
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
@@ -26,7 +28,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-unit test-examples test-experiments test-parts test-budget test-timing test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-chart helm test-home-assistant prometheus vendor screenshots clean
+.PHONY: help env rollout-env lock bundle image image-lock dist proto lint mypy test test-all test-unit test-smoke test-experiments test-parts test-budget test-timing test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets test-moves test-keda keda test-oldest test-kine test-chart helm test-home-assistant prometheus vendor screenshots clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,35 +39,46 @@ demo: env ## Show Leadline on this machine: agents measure, pods are placed, eac
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
 	@$(VENV)/bin/leadline lab run $(if $(KEEP),--keep)
 
-# `make --jobs=2 test` computes beside the tests of the parts, which mostly wait.
-ifneq ($(filter test,$(MAKECMDGOALS)),)
-test-unit: | packages prometheus kubelets
-test-examples test-parts: | test-unit
-test-experiments: | test-examples
+# What is built and installed comes before the tests, and no test runs twice. With --jobs=2 the tests
+# that compute run beside those of the parts, which mostly wait.
+ifneq ($(filter test test-all,$(MAKECMDGOALS)),)
+test-unit: | packages control-plane
+test-smoke: | test-unit
+endif
+ifneq ($(filter test-all,$(MAKECMDGOALS)),)
+test-unit: | prometheus kubelets
+test-experiments test-parts: | test
+test-all: RUN_BEFORE := or smoke
 endif
 
-test: PACKAGES += $(CONTAINERS) $(BROWSER)
-test: env packages prometheus kubelets test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
+test: PACKAGES += $(BROWSER)
+test: env packages control-plane test-unit test-smoke ## Run what a change most often breaks, on real parts
+	@$(if $(filter test-all,$(MAKECMDGOALS)),:,echo "Left out: most experiments and tests on real parts, and simulations; \`make test-all\` runs all of it.")
 
-test-unit: env ## Run the unit and contract tests, in under a minute
-	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
+test-all: EXAMPLES := many
+test-all: PACKAGES += $(CONTAINERS) $(BROWSER)
+test-all: env packages prometheus kubelets test test-experiments test-parts ## Run all tests but those with a target of their own
 
-test-examples: env ## Run the tests over generated examples again, with four times as many
-	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal --hypothesis-profile=many -m "hypothesis and not ($(SLOW))"
+test-unit: env ## Run the unit and contract tests
+	$(PYTEST) -q -n $(WORKERS) --dist worksteal --hypothesis-profile=$(EXAMPLES) -m "not ($(SLOW))"
+
+test-smoke: PACKAGES += $(BROWSER)
+test-smoke: env packages control-plane ## Go one way through each real part: broker, links, API server, browser, an experiment
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m smoke
 
 # They compute and do not wait, so one worker for each core. Each experiment is one test.
-test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, and simulate networks for long
-	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
+test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, and simulate for long
+	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal -m "experiment and not ($(PARTS) or rollout $(RUN_BEFORE))"
 
 test-parts: PACKAGES += $(CONTAINERS) $(BROWSER)
 test-parts: env packages prometheus kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda)"
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda $(RUN_BEFORE))"
 
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
 test-budget: env packages control-plane ## Watch real links for ten minutes: what is known of them, and what it costs
 	$(SUDO) env PATH="$$PATH" LINKS_LAB_MINUTES=10 $(PYTEST) -q -s tests/system/test_links_in_the_lab.py
 
-# A busy machine may be later than what these assert, so `make test` runs them without it.
+# A busy machine may be later than what these assert, so `make test-parts` runs them without it.
 test-timing: PACKAGES += $(CONTAINERS)
 test-timing: env packages kubelets ## Check how soon a standby takes over, pulls end and the demo is done
 	$(SUDO) env PATH="$$PATH" TIMED_TESTS=1 $(PYTEST) -q -s -n 0 tests/system/test_two_controllers.py tests/system/test_layers_in_the_lab.py tests/system/test_demo.py
@@ -181,7 +194,7 @@ prometheus: | packages ## Install Debian's prometheus for the tests, without sta
 keda: env kubelets ## Build KEDA's operator and metrics adapter for `make test-keda`
 	@$(PY) -m tests.kube.keda
 
-# Not in `make test`: from empty caches the build takes longer than all other tests of the cluster.
+# Not in `make test-all`: from empty caches the build takes longer than all other tests of the cluster.
 test-keda: PACKAGES += $(CONTAINERS)
 test-keda: env packages keda ## Have KEDA and the HPA controller scale a service by Leadline's answers
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py tests/lab/test_response_time.py
@@ -193,6 +206,13 @@ test-oldest: env packages control-plane ## Run the tests of the cluster against 
 	$(PYTEST) -q -m "cluster and not keda" tests/kube \
 		--ignore-glob='tests/kube/test_oracle*.py' --ignore=tests/kube/test_predicates.py --ignore=tests/kube/test_scores.py
 
+# The Go module builds once, in some minutes. kine has SQLite, which is in C.
+test-kine: PACKAGES += gcc libc6-dev
+test-kine: export LEADLINE_TEST_STORE = kine
+test-kine: env packages control-plane ## Run the tests of the API server on kine, k3s' own store, in place of etcd
+	$(PYTEST) -q -m "cluster and not keda" tests/contracts tests/kube \
+		--ignore-glob='tests/kube/test_oracle*.py' --ignore=tests/kube/test_predicates.py --ignore=tests/kube/test_scores.py
+
 # The package index is needed once, or again when its lock file changes.
 test-home-assistant: env packages ## Have Home Assistant's MQTT integration read what a controller publishes
 	@$(PY) -m tests.home_assistant.instance >/dev/null
@@ -202,7 +222,7 @@ test-home-assistant: env packages ## Have Home Assistant's MQTT integration read
 helm: env kubelets ## Build Helm for `make test-chart`
 	@$(PY) -m tests.chart.helm
 
-# Not in `make test`: it builds the images twice, and from empty caches Helm.
+# Not in `make test-all`: it builds the images twice, and from empty caches Helm.
 test-chart: PACKAGES += $(CONTAINERS) binutils
 test-chart: env packages helm ## Build the images, and install and upgrade the chart on real kubelets
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -n 0 -m chart tests/chart

@@ -24,7 +24,7 @@ EXPERIMENT_S = 1200
 settings.register_profile(
     "leadline", max_examples=100, derandomize=True, deadline=None, print_blob=True
 )
-# `make test-examples` tries more.
+# `make test-all` tries more.
 settings.register_profile("many", settings.get_profile("leadline"), max_examples=400)
 settings.load_profile("leadline")
 

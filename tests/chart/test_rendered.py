@@ -39,7 +39,7 @@ SETTINGS = {
         ],
     },
     "images": {"pull_secrets": ["default/one", "default/two", "other/one"]},
-    "metrics": {"address": "0.0.0.0:50508"},
+    "metrics": {"address": "0.0.0.0:25508"},
     "rescheduling": {"mode": "manual"},
 }
 
@@ -98,7 +98,7 @@ def test_the_settings_are_those_of_the_values(tmp_path: Path) -> None:
             "key_file": f"{folder}/tls.key",
         }
 
-    expected: dict[str, Any] = {**SETTINGS, "health": {"address": "0.0.0.0:50510"}}
+    expected: dict[str, Any] = {**SETTINGS, "health": {"address": "0.0.0.0:25510"}}
     expected["broker"] = {**expected["broker"], "tls": files("broker")}
     expected["metrics"] = {**expected["metrics"], "tls": files("metrics")}
     assert found == expected
@@ -129,11 +129,11 @@ def test_the_rights_are_those_that_the_command_prints(
 
 
 def test_a_server_that_others_reach_has_a_service_and_an_open_port(tmp_path: Path) -> None:
-    settings = {"metrics": {"address": "0.0.0.0:50508"}, "keda": {"address": "127.0.0.1:50507"}}
+    settings = {"metrics": {"address": "0.0.0.0:25508"}, "keda": {"address": "127.0.0.1:25507"}}
     values = {"settings": settings, "certificates": {"metrics": "prometheus"}}
     made = rendered(tmp_path, values)
     (port,) = made["Service", "kube-system/leadline-controller"]["spec"]["ports"]
-    assert port == {"name": "metrics", "port": 50508, "targetPort": "metrics"}
+    assert port == {"name": "metrics", "port": 25508, "targetPort": "metrics"}
     policy = made["NetworkPolicy", "kube-system/leadline-controller"]["spec"]
     assert policy["ingress"] == [{"ports": [{"port": "health"}, {"port": "metrics"}]}]
     assert ("Service", "kube-system/leadline-controller") not in rendered(tmp_path, {})

@@ -49,7 +49,9 @@ GATES = [{"name": "leadline.dev/test"}]
 _numbers: Iterator[int] = count(1)
 
 
-@pytest.fixture(params=["sim", pytest.param("kube", marks=pytest.mark.cluster)])
+@pytest.fixture(
+    params=["sim", pytest.param("kube", marks=[pytest.mark.cluster, pytest.mark.smoke])]
+)
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ClusterHarness]:
     if request.param == "sim":
         yield MemoryHarness()

@@ -21,7 +21,9 @@ from tests.support.memory_lease import MemoryLease
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
 
 
-@pytest.fixture(params=["sim", pytest.param("kube", marks=pytest.mark.cluster)])
+@pytest.fixture(
+    params=["sim", pytest.param("kube", marks=[pytest.mark.cluster, pytest.mark.smoke])]
+)
 async def lease(request: pytest.FixtureRequest) -> AsyncIterator[LeaseStore]:
     if request.param == "sim":
         yield MemoryLease()

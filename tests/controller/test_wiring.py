@@ -1,9 +1,10 @@
 """The joined rooms: the extender with and without the scheduler, and the loop that probes."""
 
 import asyncio
+import socket
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ import aiohttp
 import grpc
 import pytest
 from leadline_controller import loops, wiring
-from leadline_controller.api.settings import ExtenderSettings, MetricsSettings, ServeSettings
+from leadline_controller.api.settings import (
+    ExtenderSettings,
+    HealthSettings,
+    KedaSettings,
+    MetricsSettings,
+    ServeSettings,
+)
 from leadline_controller.api.web_settings import WebSettings, WebTls
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
@@ -25,6 +32,7 @@ from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import LookupSettings
+from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent
@@ -32,6 +40,8 @@ from leadline_controller.wiring import servers
 from leadline_wire.v1 import control_pb2 as control
 from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
+from leadline_wire.v1.status_pb2 import GetStatusRequest
+from leadline_wire.v1.status_pb2_grpc import DiagnosisStub
 
 from tests.controller.api.api_harness import FakeLeadership
 from tests.controller.api.extender_server import post
@@ -193,6 +203,65 @@ def test_all_certificates_of_the_settings_are_watched() -> None:
         "web.tls.client_ca_file",
         "kubernetes.kubeconfig",
     ]
+
+
+Serving = AbstractAsyncContextManager[str | None]
+SERVERS: dict[str, Callable[[wiring.Controller, SchedulingProfile], Serving]] = {
+    "web": lambda controller, _: servers.web(controller, "dacs"),
+    "metrics": lambda controller, _: servers.metrics(controller, "dacs"),
+    "extender": lambda controller, how: servers.extender(controller, how, controller.cluster),
+    "keda": lambda controller, how: servers.keda(controller, how),
+    "health": lambda controller, _: servers.health(controller),
+}
+
+
+@pytest.mark.parametrize("section", SERVERS)
+async def test_a_server_whose_port_is_taken_comes_when_it_is_free(
+    section: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        at = f"127.0.0.1:{port}"
+        settings = Settings(
+            serve=ServeSettings("127.0.0.1:0"),
+            web=WebSettings(at),
+            metrics=MetricsSettings(at),
+            extender=ExtenderSettings(at),
+            keda=KedaSettings(at),
+            health=HealthSettings(at),
+        )
+        clock = ManualClock()
+        controller = wiring.Controller(settings, MemoryCluster(), clock=clock)
+        how = wiring.scheduling_profile(settings)
+
+        async def problems(channel: grpc.aio.Channel) -> list[str]:
+            status = await DiagnosisStub(channel).GetStatus(GetStatusRequest())
+            assert ("servers" in status.fine) == (not status.unserved)
+            return [f"{x.where}: {x.what}" for x in status.problems if x.kind == "address-taken"]
+
+        async with (
+            servers.grpc(controller, "dacs") as address,
+            grpc.aio.insecure_channel(address) as channel,
+            SERVERS[section](controller, how) as served,
+        ):
+            assert served is None
+            why = f"{section} address {at}: cannot listen there"
+            (line,) = [each for each in caplog.messages if why in each]
+            assert "going on without it" in line
+            await clock.advance(1.0)
+            (problem,) = await problems(channel)
+            assert problem.startswith(why)
+            taken.close()
+            for _ in range(200):
+                await clock.advance(30.0)
+                if not await problems(channel):
+                    break
+                await asyncio.sleep(0.01)
+            socket.create_connection(("127.0.0.1", port)).close()
+            assert await problems(channel) == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    assert controller.unserved == {}
 
 
 # Probing.

@@ -171,12 +171,12 @@ def test_the_ports_are_the_roles_own() -> None:
     opened = section("What is opened")
     extender = ExtenderSettings().address
     assert defaults("controller")["controller_extender_address"] == extender
-    assert (ServeSettings().address, extender) == ("127.0.0.1:50505", "127.0.0.1:50506")
+    assert (ServeSettings().address, extender) == ("127.0.0.1:25505", "127.0.0.1:25506")
     for port, where in (
         (defaults("broker")["broker_port"], "broker |"),
         (ProbeLimits().port, "a board, while a lease"),
-        (50505, "controller, 127.0.0.1 |"),
-        (50506, "controller, 127.0.0.1, in extender mode only |"),
+        (25505, "controller, 127.0.0.1 |"),
+        (25506, "controller, 127.0.0.1, in extender mode only |"),
     ):
         assert f"| {port}/tcp | {where}" in opened
 

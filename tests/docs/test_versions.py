@@ -8,6 +8,7 @@ from leadline_bundle.image import PYTHON
 from leadline_bundle.targets import TARGETS
 
 from tests.chart.helm import CHART, VERSION
+from tests.kube.control_plane import KINE
 from tests.kube.gobuild import KEDA_MODULE
 from tests.kube.sources import kubernetes_version
 
@@ -21,13 +22,21 @@ def row(first: str) -> str:
 
 
 def test_the_page_has_the_kubernetes_of_the_tests() -> None:
-    for release, target in (("newest", "make test`"), ("oldest", "make test-oldest`")):
+    for release, target in (("newest", "make test-all`"), ("oldest", "make test-oldest`")):
         version = kubernetes_version({"LEADLINE_TEST_KUBERNETES": release}).removeprefix("v")
         assert target in row(f"{version.rpartition('.')[0]} ({version})")
         assert (
             f"\n{target.rstrip('`').removeprefix('make ')}:"
             in (REPOSITORY / "Makefile").read_text()
         )
+
+
+def test_the_page_has_the_kine_of_the_tests() -> None:
+    release = kubernetes_version({}).removeprefix("v").rpartition(".")[0]
+    version = KINE[1].removeprefix("v")
+    assert "`make test-kine`" in row(
+        f"{release} on kine {version} over SQLite, the store of a k3s server alone"
+    )
 
 
 def test_the_page_has_the_oldest_kubernetes_that_the_chart_takes() -> None:

@@ -128,6 +128,7 @@ for name, strategy in study.STRATEGIES.items():
     assert len(line_up) > 1
 
 
+@pytest.mark.experiment
 def test_it_joins_an_experiment(environ: dict[str, str]) -> None:
     (line,) = re.findall(r"^leadline (experiment .*)$", PAGE, re.MULTILINE)
     rows = list(csv.DictReader(io.StringIO(leadline(environ, *line.split(), "-o", "csv"))))

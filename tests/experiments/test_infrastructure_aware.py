@@ -134,6 +134,7 @@ def test_every_strategy_can_place_the_replicas(name: str) -> None:
     assert sum(few(strategy=strategy).replicas) == sum(few().replicas)
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("name", ["netsched", "layer-locality"])
 def test_a_strategy_joins_and_changes_nothing_else(
     name: str, monkeypatch: pytest.MonkeyPatch

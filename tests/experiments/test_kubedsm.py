@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.batch import decide_batch
+from leadline_controller.framework.batch import BatchPlan, Move, decide_batch
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.framework.options import build
@@ -204,6 +204,15 @@ def test_a_scale_down_takes_from_the_node_with_most_and_then_the_youngest() -> N
         run._random = Random(seed)
         gone |= set(left(run, 1))
     assert gone == {"a-0", "a-1"}
+
+
+@pytest.mark.parametrize("keeps_ages", [False, True])
+def test_a_moved_pod_is_as_young_as_a_new_one_unless_it_keeps_its_age(keeps_ages: bool) -> None:
+    run = placed_by_hand((3, 100), (3, 50))
+    run._keeps_ages = keeps_ages
+    pod, node = run.running[0]
+    run._carry_out(BatchPlan(moves=(Move(pod, node, node, "a test"),)), run._now_s)
+    assert left(run, 1) == (["a-0"] if keeps_ages else ["a-1"])
 
 
 def test_a_pod_that_fits_nowhere_is_not_on_the_edge_and_is_missing_at_the_next_sample() -> None:

@@ -16,6 +16,7 @@ def result(experiment: Callable[[str], Run]) -> Result:
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_the_papers_counts(result: Result) -> None:
     ours = {(claim.table, claim.case): claim.ours for claim in result.claims}
     assert ours["Fig. 7", "90 pods, netsched"] == "90/0/0/0"
@@ -26,6 +27,7 @@ def test_the_papers_counts(result: Result) -> None:
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_one_claim_misses_and_has_a_reason(result: Result) -> None:
     (miss,) = result.misses
     assert (miss.case, miss.ours) == ("5 pods, 500 MB, kube-default", "0/2/1/2")
@@ -33,6 +35,7 @@ def test_one_claim_misses_and_has_a_reason(result: Result) -> None:
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_times_are_assigning_plus_sending(result: Result) -> None:
     times = {(row.table, row.strategy): row for row in result.rows if "time, s" in row.metric}
     # Five containers of 100 MB share 94 Mbit/s; six metrics of four workers, 0.02 s each.
@@ -43,12 +46,14 @@ def test_times_are_assigning_plus_sending(result: Result) -> None:
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_the_seed_does_not_change_the_claims(result: Result) -> None:
     other = netsched.run(1, lambda _: None)
     assert [(c.case, c.holds) for c in other.claims] == [(c.case, c.holds) for c in result.claims]
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_with_whole_points_some_draws_have_the_papers_counts(result: Result) -> None:
     drawn = {row.case: row.ours for row in result.rows if row.option == "rounding=whole"}
     assert drawn.keys() == {"90 pods", "5 pods, 500 MB", "10 pods, 1 GB"}
@@ -63,6 +68,7 @@ def rows_of(result: Result, table: str, case: str, strategy: str = "netsched") -
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_equal_workers_get_equal_shares_only_if_measurements_differ(result: Result) -> None:
     exact = rows_of(result, "Section IV-B.1", "90 pods, equal measurements")
     noisy = rows_of(result, "Section IV-B.1", "90 pods, noise of 2%")
@@ -83,6 +89,7 @@ def test_what_the_free_worker_cannot_hold_goes_to_the_others(
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_idle_throttled_workers_take_most_and_the_name_decides_how_many(result: Result) -> None:
     case = "90 pods, throttled but idle"
     (first,) = rows_of(result, "Section IV-B.3", case)
@@ -91,6 +98,7 @@ def test_idle_throttled_workers_take_most_and_the_name_decides_how_many(result: 
 
 
 @pytest.mark.experiment
+@pytest.mark.smoke
 def test_claims_that_the_set_up_says_already_are_marked(result: Result) -> None:
     kinds = {(claim.table, claim.case): claim.kind for claim in result.claims}
     assert kinds["Fig. 7", "90 pods, netsched"] == "by-construction"

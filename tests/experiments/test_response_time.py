@@ -257,6 +257,7 @@ def test_the_settings_that_were_fitted_say_so(result: Result) -> None:
     assert result.settings["KEDA"].source == "paper"
 
 
+@pytest.mark.experiment
 def test_a_strategy_that_joins_has_rows_and_no_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_RUNS", 1), ("_DRAWS", 1), ("_SPREADS", (0.1,)), ("_FACTORS", ())):
         monkeypatch.setattr(response_time, name, value)

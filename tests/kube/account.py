@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.kube.api import Api, ApiError
+from tests.kube.objects import pod
 
 ACCOUNT = "/api/v1/namespaces/kube-system/serviceaccounts/leadline-controller"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _FOLDERS = {
     "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/kube-system/configmaps",
     "ClusterRole": f"{RBAC}/clusterroles",
     "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
     "Role": f"{RBAC}/namespaces/kube-system/roles",
@@ -28,6 +31,7 @@ _FOLDERS = {
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
 MANIFESTS = ("rights", "preemption", "rescheduling", "deletion-cost")
+POLICY = "ValidatingAdmissionPolicy 'leadline-controller'"
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PATIENCE_S = 90.0
 
@@ -77,6 +81,22 @@ def wait_allowed(user: Api, wanted: bool, **attributes: str) -> None:
     while user.create(_REVIEWS, body)["status"].get("allowed", False) != wanted:
         assert time.monotonic() < deadline_s, f"{attributes} did not become {wanted}"
         time.sleep(0.05)
+
+
+def wait_for_policy(admin: Api, user: Api) -> None:
+    """Wait until the policy is in force, which is some time after it was created."""
+    pods = "/api/v1/namespaces/default/pods"
+    admin.create(pods, pod("policy-awaited", scheduler="nobody"))
+    deadline_s = time.monotonic() + _PATIENCE_S
+    try:
+        for number in count():
+            user.patch(f"{pods}/policy-awaited", {"metadata": {"labels": {"number": str(number)}}})
+            assert time.monotonic() < deadline_s, "the policy is not in force"
+            time.sleep(0.1)
+    except ApiError as error:
+        assert POLICY in str(error)  # noqa: PT017  # the loop ends by it
+    finally:
+        admin.delete(f"{pods}/policy-awaited")
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Api:
         self,
         method: str,
         path: str,
-        body: dict[str, Any] | None = None,
+        body: object = None,
         content_type: str = "application/json",
     ) -> str:
         """Return what the server answers, as it is: /readyz answers no JSON."""

@@ -10,7 +10,7 @@ import pytest
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.kube import reflector
 
-from tests.kube.account import applied, login, wait_allowed
+from tests.kube.account import applied, granted, login, wait_allowed, wait_for_policy
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
@@ -28,11 +28,13 @@ def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A kubeconfig with only the rights of the manifests."""
+    """A kubeconfig with only the rights of the manifests, all of them in force."""
     admin = Api(plane.kubeconfig)
     with applied(admin):
         file = login(admin, plane.kubeconfig, tmp_path_factory.mktemp("account") / "kubeconfig")
-        wait_allowed(Api(file), True, group="", resource="pods", verb="watch")
+        for right in granted():
+            wait_allowed(Api(file), True, **right.attributes)
+        wait_for_policy(admin, Api(file))
         yield file
 
 

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.kube.gobuild import built
+from tests.kube.gobuild import built, installed
 from tests.kube.sources import Binaries, Cluster, ControlPlaneError, Source, find_source
 
 __all__ = ["ControlPlane", "ControlPlaneError", "control_plane"]
@@ -32,6 +32,7 @@ START_S = 300.0
 STOP_S = 30.0
 POLL_S = 0.05
 LOG_LINES = 3
+KINE = ("github.com/k3s-io/kine", "v0.17.5")
 ENDING = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -140,7 +141,19 @@ def command(source: Source, environ: Mapping[str, str]) -> list[str]:
         script = str(Path(__file__).with_name("released.py"))
         binaries = ["--etcd", str(source.etcd), "--kube-apiserver", str(source.kube_apiserver)]
         return [sys.executable, script, *binaries]
-    return [str(built(source.go, environ)), "apiserver"]
+    store = kine(source.go, environ)
+    return [str(built(source.go, environ)), "apiserver", *(["--kine", str(store)] if store else [])]
+
+
+def kine(go: Path, environ: Mapping[str, str]) -> Path | None:
+    """The program that keeps the data in place of etcd, if LEADLINE_TEST_STORE names it."""
+    match environ.get("LEADLINE_TEST_STORE") or "etcd":
+        case "etcd":
+            return None
+        case "kine":
+            return installed(go, *KINE, environ, with_c=True)
+        case other:
+            raise ControlPlaneError(f"LEADLINE_TEST_STORE: expected etcd or kine, got {other!r}")
 
 
 def main() -> None:

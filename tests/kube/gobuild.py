@@ -57,8 +57,13 @@ def _of_module(
     return kept(cache(environ) / home / name, build)
 
 
-def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) -> Path:
-    """Return the program of a released Go `package`, installing it unless the cache has it."""
+def installed(
+    go: Path, package: str, version: str, environ: Mapping[str, str], *, with_c: bool = False
+) -> Path:
+    """Return the program of a released Go `package`, installing it unless the cache has it.
+
+    `with_c`: it has parts in C, so it needs a C compiler.
+    """
     name = package.rpartition("/")[2]
     home = f"{name}-{version}-{_fingerprint(go, environ)}"
 
@@ -66,7 +71,8 @@ def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) 
         print(f"installing {name} {version} (a few minutes, once)", file=sys.stderr)
         flags = ["-trimpath", "-ldflags", "-s -w"]
         program = f"{package}@{version}"
-        _run([go, "install", *flags, program], {**environ, "GOBIN": str(folder)})
+        there = {**environ, "GOBIN": str(folder)}
+        _run([go, "install", *flags, program], there, with_c=with_c)
 
     return kept(cache(environ) / home / name, install)
 
@@ -104,11 +110,17 @@ def kept(binary: Path, make: Callable[[Path], None]) -> Path:
     return binary
 
 
-def _run(command: Sequence[str | Path], environ: Mapping[str, str], module: Path = MODULE) -> str:
+def _run(
+    command: Sequence[str | Path],
+    environ: Mapping[str, str],
+    module: Path = MODULE,
+    *,
+    with_c: bool = False,
+) -> str:
     done = subprocess.run(
         command,
         cwd=module,
-        env={**environ, "CGO_ENABLED": "0"},
+        env={**environ, "CGO_ENABLED": str(int(with_c))},
         capture_output=True,
         text=True,
         check=False,

@@ -163,6 +163,21 @@ class Moving:
         assert self.controller.rescheduler is not None
         return self.controller.rescheduler
 
+    async def knows(self, place: Town, nodes: list[str]) -> None:
+        """Wait until the ready pods are on these nodes, and the controller's watch has shown it:
+        kine's comes later than etcd's."""
+        await until(lambda: place.where() == nodes)
+        async with asyncio.timeout(PATIENCE_S):
+            while self._watched(place) != nodes:
+                await asyncio.to_thread(time.sleep, 0.05)
+
+    def _watched(self, place: Town) -> list[str]:
+        return sorted(
+            node.removeprefix(f"{place.name}-")
+            for pod, node in self.controller.state.pods()
+            if node is not None and pod.ready and pod.name.startswith(f"{place.name}-web")
+        )
+
 
 @asynccontextmanager
 async def moving(kubeconfig: Path, **settings: Any) -> AsyncIterator[Moving]:

@@ -35,7 +35,7 @@ async def test_a_pod_moves_to_the_node_that_is_better(place: Town, plane: Contro
     async with moving(plane.kubeconfig) as here:
         here.likes[place.node(1)] = 5.0
         place.deployment()
-        await until(lambda: place.where() == ["n1"])
+        await here.knows(place, ["n1"])
 
         here.likes[place.node(2)] = 10.0
         plan = await here.rescheduler.plan()
@@ -53,7 +53,7 @@ async def test_a_pod_of_another_scheduler_stays_and_the_plan_says_why(
 ) -> None:
     async with moving(plane.kubeconfig) as here:
         place.deployment(schedulerName="default-scheduler", nodeName=place.node(1))
-        await until(lambda: place.where() == ["n1"])
+        await here.knows(place, ["n1"])
 
         here.likes[place.node(2)] = 10.0
         stays = (await here.rescheduler.plan()).stays
@@ -71,7 +71,7 @@ async def test_the_replacement_of_a_deployments_pod_is_ready_before_it_goes(
     async with moving(plane.kubeconfig) as here:
         here.likes[place.node(1)] = 5.0
         path = place.deployment()
-        await until(lambda: place.where() == ["n1"])
+        await here.knows(place, ["n1"])
         fewest = [9]
         here.likes[place.node(2)] = 10.0
         plan = await here.rescheduler.plan()
@@ -97,7 +97,7 @@ async def test_an_autoscaled_pod_is_evicted_and_its_replacement_keeps_away(
         here.likes[place.node(1)] = 5.0
         path = place.deployment()
         place.autoscaler()
-        await until(lambda: place.where() == ["n1"])
+        await here.knows(place, ["n1"])
         here.likes[place.node(2)] = 10.0
         plan = await here.rescheduler.plan()
         assert "the only ready pod" in plan.moves[0].disruption
@@ -123,7 +123,7 @@ async def test_a_disruption_budget_is_respected(place: Town, plane: ControlPlane
         here.likes[place.node(1)] = 5.0
         place.deployment()
         budget = place.budget(minAvailable=1)
-        await until(lambda: place.where() == ["n1"])
+        await here.knows(place, ["n1"])
         await until(lambda: place.api.get(budget)["status"].get("currentHealthy") == 1)
         here.likes[place.node(2)] = 10.0
         await until(lambda: here.controller.state.budgets())
@@ -146,7 +146,7 @@ async def test_nothing_moves_during_a_pause_whoever_wrote_it(
     async with moving(plane.kubeconfig) as here:
         here.likes[place.node(1)] = 5.0
         place.deployment()
-        await until(lambda: place.where() == ["n1"])
+        await here.knows(place, ["n1"])
         here.likes[place.node(2)] = 10.0
         note = {"metadata": {"name": "leadline-rescheduling"}, "data": {"paused": "by kubectl"}}
         place.api.create("/api/v1/namespaces/kube-system/configmaps", note)
@@ -168,7 +168,7 @@ async def test_a_replacement_that_is_never_ready_goes_and_the_old_pod_stays(
             async with moving(plane.kubeconfig, timeout_s=3.0) as here:
                 here.likes[place.node(1)] = 5.0
                 path = place.deployment(2)
-                await until(lambda: place.where() == ["n1", "n1"])
+                await here.knows(place, ["n1", "n1"])
                 here.likes[bad] = 10.0
                 plan = await here.rescheduler.plan()
                 assert len(plan.moves) == 2

@@ -42,7 +42,7 @@ TARGET_PER_S = 4
 STEPS = ((3, 1), (7, 2), (11, 3), (15, 4), (11, 3), (7, 2), (3, 1))
 MEASURE_S = 10.0
 WAIT_S = 120.0
-METRICS_PORT, KEDA_PORT = 9100, 50507
+METRICS_PORT, KEDA_PORT = 9100, 25507
 # A shell that counts: some milliseconds of work on each request.
 WORK = b"""#!/bin/busybox sh
 echo "Content-Type: text/plain"; echo

@@ -30,13 +30,13 @@ COLLECTION = Path(__file__).parents[2] / "ansible"
 PKI, CONTROLLER = COLLECTION / "roles/pki", COLLECTION / "roles/controller"
 SERVERS = ("grpc", "metrics", "web")
 CLIENTS = (("grpc", "alice"), ("metrics", "prometheus"), ("web", "bob"))
-ELSEWHERE = {"metrics": {"address": "0.0.0.0:50508"}, "web": {"address": "[::]:50509"}}
+ELSEWHERE = {"metrics": {"address": "0.0.0.0:25508"}, "web": {"address": "[::]:25509"}}
 # On this machine alone, with own certificates, or not at all.
 HERE: tuple[dict[str, Any], ...] = (
-    {"metrics": {}, "web": {"address": "127.0.0.1:50509"}},
-    {"metrics": {"address": "localhost:9"}, "web": {"address": "[::1]:50509"}},
+    {"metrics": {}, "web": {"address": "127.0.0.1:25509"}},
+    {"metrics": {"address": "localhost:9"}, "web": {"address": "[::1]:25509"}},
     {"metrics": {"address": "0.0.0.0:9", "tls": {"ca_file": "/a", "cert_file": "/b"}}},
-    {"grpc": {"address": "0.0.0.0:50505"}},
+    {"grpc": {"address": "0.0.0.0:25505"}},
     {},
 )
 

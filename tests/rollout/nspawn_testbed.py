@@ -238,8 +238,8 @@ class NspawnTestbed:
                     "leadline_broker_address": self.server.address,
                     # Answered for other machines, with certificates of the role pki.
                     "controller_settings": {
-                        "metrics": {"address": "0.0.0.0:50508"},
-                        "web": {"address": "0.0.0.0:50509"},
+                        "metrics": {"address": "0.0.0.0:25508"},
+                        "web": {"address": "0.0.0.0:25509"},
                     },
                     "pki_metrics_clients": ["prometheus"],
                     "pki_web_clients": ["alice"],

@@ -39,8 +39,8 @@ def test_the_controller_hears_every_board(deployed: NspawnTestbed) -> None:
 @pytest.mark.parametrize(
     ("server", "client", "page", "shows"),
     [
-        ("metrics", "prometheus", ":50508/metrics", "leadline_build_info"),
-        ("web", "alice", ":50509/api/overview", "pi-1"),
+        ("metrics", "prometheus", ":25508/metrics", "leadline_build_info"),
+        ("web", "alice", ":25509/api/overview", "pi-1"),
     ],
 )
 def test_metrics_and_map_are_for_other_machines_with_a_certificate(

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.control_plane import ControlPlane, control_plane, kine
 from tests.kube.gobuild import built
 from tests.kube.sources import Binaries, Cluster, find_source
 
@@ -174,27 +174,45 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+# Takes etcd's flags, and keeps the data in kine.
+_KINE = """
+for flag; do
+  case $flag in
+    --data-dir=*) folder=${flag#*=} ;;
+    --listen-client-urls=http:*) address=${flag#*=http:} ;;
+  esac
+done
+mkdir -p "$folder"
+store="sqlite://$folder/state.db?_journal=WAL&cache=shared&_busy_timeout=30000&_txlock=immediate"
+set -- --endpoint "$store" --listen-address "tcp:$address" --metrics-bind-address 0
+"""
+
+
 @contextmanager
 def audited_plane(folder: Path, *more: str) -> Iterator[tuple[ControlPlane, Audit]]:
-    """A control plane with an audit log, and etcd as a process of its own. more: flags for the API
-    server."""
+    """A control plane with an audit log, and etcd, or what LEADLINE_TEST_STORE names, as a process
+    of its own. more: flags for the API server."""
     policy, log = folder / "policy.yaml", folder / "audit.log"
     policy.write_text(_POLICY)
     environ = {k: v for k, v in os.environ.items() if k != "LEADLINE_TEST_KUBECONFIG"}
     source = find_source(environ)
     assert not isinstance(source, Cluster)
+    prelude = ""
     if isinstance(source, Binaries):
         etcd, apiserver = f'"{source.etcd}"', f'"{source.kube_apiserver}"'
     else:
         program = built(source.go, environ)
         etcd, apiserver = f'"{program}" etcd', f'"{program}" kube-apiserver'
+        if store := kine(source.go, environ):
+            prelude, etcd = _KINE, f'"{store}"'
     # The default rotates the log at 100 MB, and a reader would miss what follows.
     audit = f'--audit-policy-file="{policy}" --audit-log-path="{log}" --audit-log-maxsize=100000'
     flags = f"{audit} {' '.join(more)}"
     assets = folder / "assets"
     assets.mkdir()
-    for name, command in (("etcd", etcd), ("kube-apiserver", f"{apiserver} {flags}")):
-        (assets / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    commands = (("etcd", prelude, etcd), ("kube-apiserver", "", f"{apiserver} {flags}"))
+    for name, before, command in commands:
+        (assets / name).write_text(f'#!/bin/sh\n{before}exec {command} "$@"\n')
         (assets / name).chmod(0o755)
     (folder / "plane").mkdir()
     with control_plane(folder / "plane", {**environ, "KUBEBUILDER_ASSETS": str(assets)}) as plane:

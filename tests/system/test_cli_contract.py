@@ -99,7 +99,7 @@ def test_the_commands_of_the_contract_are_there() -> None:
         (["score", "--snapshot", str(SNAPSHOT), "--seed", "x"], BAD),
         (["placements", "--since", "yesterday"], BAD),
         (["nodes", "--address", "nowhere"], BAD),
-        (["nodes", "--address", "192.0.2.1:50505"], BAD),
+        (["nodes", "--address", "192.0.2.1:25505"], BAD),
         (["nodes", "--ca", "/ca.pem"], BAD),
         (["lab", "up", "--spec", "/no/such/file"], BAD),
         (["lab", "up", "--spec", str(SNAPSHOT)], BAD),

@@ -33,12 +33,15 @@ def named(manifest: dict[str, Any]) -> tuple[str, str, str, str | None]:
 
 def test_remove_deletes_all_that_is_made_in_kubernetes() -> None:
     variables = read("vars")
-    own = {
-        ("coordination.k8s.io/v1", "Lease", "leadline-controller", "kube-system"),
-        ("v1", "ConfigMap", "leadline-rescheduling", "kube-system"),
+    own = {("coordination.k8s.io/v1", "Lease", "leadline-controller", "kube-system")}
+    of_older_releases = {
+        ("admissionregistration.k8s.io/v1", kind, "leadline-controller-deletion-cost", None)
+        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     }
     made = {named(each) for each in [*manifests(), variables["controller_token"]]}
-    assert {named(each) for each in variables["controller_objects"]} == made | own
+    assert {
+        named(each) for each in variables["controller_objects"]
+    } == made | own | of_older_releases
 
 
 def test_every_entry_point_names_every_variable(specs: dict[str, Any]) -> None:

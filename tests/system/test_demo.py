@@ -239,7 +239,7 @@ def asked(what: str, address: str) -> dict[str, Any]:
 def test_a_demo_that_is_kept_answers_until_ctrl_c(start: Runs) -> None:
     run = start([*RUN, "--local", "--keep"])
     eventually(lambda: run.out, lambda out: "Ctrl-C ends it." in out, "it is told", timeout_s=300)
-    (address,) = re.findall(r"leadline nodes --address (\S+)", run.out)
+    (address,) = re.findall(r"export LEADLINE_ADDRESS=(\S+)", run.out)
     before = {each["pod"] for each in asked("placements", address)["placements"]}
     assert "default/web-1" in before
     eventually(

@@ -84,7 +84,7 @@ def test_kube_schedulers_file_names_certificates_that_were_made(
     assert arguments[0] == "leadline"
     assert run(arguments[1:]) == 0
     (extender,) = yaml.safe_load(capsys.readouterr().out)["extenders"]
-    assert extender["urlPrefix"] == f"https://{HERE}:50506"
+    assert extender["urlPrefix"] == f"https://{HERE}:25506"
     assert all(Path(file).is_file() for file in extender["tlsConfig"].values())
 
 

@@ -1,6 +1,6 @@
 """What the controller knows of real links, and that it costs them next to nothing.
 
-`make test-budget` watches the links for ten minutes, and `make test` for two.
+`make test-budget` watches the links for ten minutes, and `make test-parts` for two.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ def metrics_of(answer: Any) -> dict[str, set[str]]:
     return {each["name"]: set(each["metrics"]) for each in answer["nodes"]}
 
 
+@pytest.mark.smoke
 def test_started_before_everything_it_waits_and_says_so_once(system: LeadlineSystem) -> None:
     system.controller.wait_said("connected to the broker")
     system.controller.wait_said("answers again")
@@ -53,6 +54,7 @@ def test_started_before_everything_it_waits_and_says_so_once(system: LeadlineSys
     assert system.controller.said("can't be reached") == 1
 
 
+@pytest.mark.smoke
 def test_the_agents_are_heard_and_sound_each_other(system: LeadlineSystem) -> None:
     nodes = eventually(
         lambda: system.ask("nodes"),
@@ -75,6 +77,7 @@ def test_the_agents_are_heard_and_sound_each_other(system: LeadlineSystem) -> No
     assert any(link["bandwidth_mbps"] for link in matrix["links"])
 
 
+@pytest.mark.smoke
 def test_pods_are_bound_and_say_why(system: LeadlineSystem) -> None:
     system.add_pod(pod("theirs", cpu="100m", scheduler="another-scheduler"))
     for number in range(3):

@@ -1,6 +1,6 @@
 """A real controller is killed at each step of a move, on a real API server with the stock
 controllers: the next leader finishes or undoes the move, and no pod is lost. `make test-moves`
-tries all steps, and `make test` two."""
+tries all steps, and `make test-parts` two."""
 
 from __future__ import annotations
 

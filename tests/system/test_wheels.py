@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.daemons import clean_environ
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
+from tests.system.daemons import clean_environ, unreachable_kubeconfig
 from tests.web.vendoring import differences
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
@@ -71,30 +73,36 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def installed(wheels: Path, folder: Path, *distributions: str) -> Environment:
-    """A new environment with these wheels and, from the index, what they need: the locked
-    versions, held to their hashes."""
+def installed(wheels: Path, folder: Path, versions: str, name: str) -> Environment:
+    """A new environment with this part of the suite and, from the index, what it needs: the
+    "locked" versions, or the "lowest" ones that it says it works with."""
     made = run(UV, "venv", "--python", sys.executable, folder / "venv", cwd=wheels)
     assert made.returncode == 0, made.stderr
-    files = [next(wheels.glob(f"{name}-*.whl")) for name in distributions]
-    lock = REPOSITORY / "requirements.lock"
-    into = ("--python", folder / "venv" / "bin" / "python", "--constraint", lock)
-    done = run(UV, "pip", "install", *into, *files, cwd=wheels)
+    files = [next(wheels.glob(f"leadline_{each}-*.whl")) for each in (name, "wire")]
+    what: list[str | Path] = ["--constraint", REPOSITORY / "requirements.lock", *files]
+    if versions == "lowest":
+        # Of folders, and not of wheels, uv takes what they need as direct.
+        what = ["--no-sources", "--resolution", "lowest-direct"]
+        what += [REPOSITORY / name, REPOSITORY / "proto"]
+    python = folder / "venv" / "bin" / "python"
+    done = run(UV, "pip", "install", "--python", python, *what, cwd=wheels)
     assert done.returncode == 0, done.stderr
     (folder / "work").mkdir()
     return Environment(folder / "venv", folder / "work", files[0].name.split("-")[1])
 
 
-@pytest.fixture(scope="module")
-def board(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    folder = tmp_path_factory.mktemp("board")
-    return installed(wheels, folder, "leadline_agent", "leadline_wire")
+@pytest.fixture(scope="module", params=["locked", "lowest"])
+def board(
+    request: pytest.FixtureRequest, wheels: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    return installed(wheels, tmp_path_factory.mktemp("board"), request.param, "agent")
 
 
-@pytest.fixture(scope="module")
-def server(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    folder = tmp_path_factory.mktemp("server")
-    return installed(wheels, folder, "leadline_controller", "leadline_wire")
+@pytest.fixture(scope="module", params=["locked", "lowest"])
+def server(
+    request: pytest.FixtureRequest, wheels: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    return installed(wheels, tmp_path_factory.mktemp("server"), request.param, "controller")
 
 
 def test_a_board_gets_nothing_but_the_agent_and_what_it_needs(board: Environment) -> None:
@@ -149,6 +157,30 @@ def test_a_server_gets_no_agent_and_no_part_of_the_demo(server: Environment) -> 
     found = server.distributions()
     assert {"leadline-controller", "leadline-wire", "grpcio", "numpy"} <= found
     assert not found & {"leadline-agent", "iotcore", "ping3", "iperf3", "psutil"}
+
+
+def test_the_controller_starts_and_ends_with_0(server: Environment) -> None:
+    kubeconfig = unreachable_kubeconfig(server.work, Authority(server.work).ca_file)
+    settings = server.work / "controller.toml"
+    settings.write_text(
+        f'broker.port = 1\nkubernetes.kubeconfig = "{kubeconfig}"\n'
+        f'decisions.path = "{server.work / "decisions.db"}"\n'
+        f'grpc.address = "127.0.0.1:{free_port()}"\n'
+    )
+    with subprocess.Popen(
+        [str(server.folder / "bin" / "leadline-controller"), "run", "--config", str(settings)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=server.work,
+        env=clean_environ(),
+    ) as controller:
+        try:
+            assert controller.stderr is not None
+            assert any("can't be reached" in line for line in controller.stderr)
+        finally:
+            controller.terminate()
+            code = controller.wait(90)
+    assert code == 0
 
 
 def test_leadline_score_works_without_the_demo(server: Environment) -> None:

@@ -30,6 +30,7 @@ class Cluster:
     def __init__(self, boards: int, seed: int = 1, names: list[str] | None = None) -> None:
         self.random = draw = random.Random(seed)
         self.run = "run-1"
+        self.measured_s = math.inf  # for how long
         self.segments = segments = max(1, round(math.sqrt(boards) / 2))
         centres = [(draw.uniform(0.1, 0.9), draw.uniform(0.1, 0.9)) for _ in range(segments)]
         places = ("attic", "cellar", "garage", "barn", "shed", "tower", "mill", "dock", "yard")
@@ -141,6 +142,7 @@ class Cluster:
         nodes, links = self.nodes, self.links
         if unix_s is not None:
             nodes = [node | {"notes": [], "cpu_percent": 1.0} for node in nodes]
+            nodes[1] |= {"notes": ["throttled"], "schedulable": False}
         return {
             "run": self.run,
             "stream_id": f"{self.run}:1",
@@ -158,6 +160,7 @@ class Cluster:
                 "step_s": 60,
             },
             "pods_exact": unix_s is None or unix_s > NOW_UNIX_S - 3600,
+            "states_known": unix_s is None or unix_s > NOW_UNIX_S - 3600,
             "nodes": nodes,
             "links": links,
         }
@@ -203,7 +206,7 @@ class Cluster:
             phase = draw.uniform(0, 6)
             mean = [
                 None
-                if steps * 0.55 < i < steps * 0.58
+                if steps * 0.55 < i < steps * 0.58 or (steps - i) * step > self.measured_s
                 else round(middle + swing * math.sin(phase + i / 20) + draw.gauss(0, swing / 6), 3)
                 for i in range(steps)
             ]

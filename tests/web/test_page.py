@@ -190,6 +190,7 @@ def test_the_keyboard_reaches_everything(browser: Browser) -> None:
         assert errors == []
 
 
+@pytest.mark.smoke
 def test_changes_arrive_by_themselves(browser: Browser) -> None:
     cluster = Cluster(4)
     with served(cluster) as server, page_of(browser) as (page, errors):
@@ -324,6 +325,9 @@ def test_the_slider_shows_the_past(browser: Browser) -> None:
         for _ in range(30):
             page.keyboard.press("ArrowLeft")
         expect(page.locator("#boards tr", has_text="attic-2")).to_contain_text("1 %")
+        state = page.locator("#boards tr", has_text="attic-2").locator("td").first
+        expect(state).to_have_text("reported, takes no pods, throttled")
+        expect(page.locator("#past-note")).to_contain_text("Of links only the round trips")
         asked = [path for path in server.requested if "unix_s=" in path]
         assert f"/api/overview?unix_s={NOW_UNIX_S - 29 * 60:.0f}" in asked
         assert slider.get_attribute("aria-valuetext") != "now, live"
@@ -335,14 +339,60 @@ def test_the_slider_shows_the_past(browser: Browser) -> None:
         page.goto(f"{server.address}/#/boards/attic-2")
         page.wait_for_selector("#board-charts canvas")
         assert any("until_unix_s=" in path for path in server.requested)
+        page.goto(f"{server.address}/#/pairs")
+        expect(page.locator("#past-note")).to_contain_text("as they are now")
         page.goto(f"{server.address}/#/")
         slider.focus()
         # Placements of long ago may be incomplete, and the page says so.
         page.keyboard.press("Home")
         expect(page.locator("#problem")).to_contain_text("may be incomplete")
+        expect(page.locator("#problem")).to_contain_text("not known which boards had a warning")
+        expect(page.locator("#decision-list")).to_have_text("No earlier decision is kept.")
         page.locator("#live").click()
         expect(page.locator("#boards tr", has_text="attic-2")).to_contain_text("66 %")
         expect(page.locator("#problem")).to_be_hidden()
+        expect(page.locator("#past-note")).to_be_hidden()
+        assert errors == []
+
+
+def test_a_board_that_is_new_is_shown_in_a_span_that_it_fills(browser: Browser) -> None:
+    cluster = Cluster(4)
+    cluster.measured_s = 1500.0
+    with served(cluster) as server, page_of(browser) as (page, errors):
+        go(page, server.address, "#/boards/attic-2")
+        expect(page.locator("#board-span")).to_have_value("3600")
+        page.locator("#board-charts summary").first.click()
+        expect(page.locator("#board-charts table").first.locator("tbody tr")).to_have_count(100)
+        # What a person chooses stays.
+        page.locator("#board-span").select_option("86400")
+        page.goto(f"{server.address}/#/boards/attic-3")
+        page.wait_for_function(
+            "() => document.querySelector('#board-title').textContent === 'attic-3'"
+        )
+        expect(page.locator("#board-span")).to_have_value("86400")
+        assert errors == []
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=str)
+def test_a_legend_of_several_lines_covers_no_chart(browser: Browser, size: tuple[int, int]) -> None:
+    names = [f"a-board-with-a-rather-long-name-{number}" for number in range(9)]
+    with served(Cluster(9, names=names)) as server, page_of(browser, size) as (page, errors):
+        go(page, server.address, f"#/boards/{names[3]}")
+        figure = page.locator("#board-charts figure", has_text="Round trips, ms")
+        expect(figure.locator(".legend li")).to_have_count(5)
+        legend, canvas = (figure.locator(each).bounding_box() for each in (".legend", ".canvas"))
+        assert legend is not None
+        assert canvas is not None
+        assert legend["height"] > 40
+        assert legend["y"] + legend["height"] <= canvas["y"]
+        assert errors == []
+
+
+def test_on_a_phone_a_decision_has_its_reason(browser: Browser) -> None:
+    with served(Cluster(4)) as server, page_of(browser, PHONE) as (page, errors):
+        go(page, server.address, "#/decisions")
+        reason = page.locator("#decision-table td", has_text="no board fits: 3 lack memory")
+        expect(reason).to_be_in_viewport(ratio=1)
         assert errors == []
 
 

@@ -151,9 +151,8 @@ def _table(columns: Cells, rows: Iterable[Cells]) -> "RenderableType":
     from rich.text import Text
 
     headers = [name.upper() for name in columns]
-    rendered = table(headers, numbers=[name.upper() for name in NUMBERS])
-    for row in rows:
-        rendered.add_row(
-            *(Text("\n").join(Text(clean(line)) for line in cell.split("\n")) for cell in row)
-        )
-    return rendered
+    cells = (
+        [Text("\n").join(Text(clean(line)) for line in cell.split("\n")) for cell in row]
+        for row in rows
+    )
+    return table(headers, cells, numbers=[name.upper() for name in NUMBERS])

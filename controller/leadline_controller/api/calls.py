@@ -15,8 +15,8 @@ import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves it out
 
 from leadline_controller.api.gate import Connection, Gate
-from leadline_controller.api.listeners import THIS_MACHINE
 from leadline_controller.api.settings import MAX_ANSWER_BYTES
+from leadline_controller.api.turns import Turns
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # From a request until its answer is read completely.
@@ -25,6 +25,8 @@ CALL_S = 10.0
 WRITE_S = 10.0
 # A shorter call may still be read, so it is never ended to make room.
 _MIN_CALL_S = 0.25
+# A stream has no end of its own, so it has had its share after this time.
+_MIN_STREAM_S = 10.0
 MAX_BYTES = 2 * MAX_ANSWER_BYTES
 _MAX_ENCODING = 4
 
@@ -76,7 +78,7 @@ class Calls(grpc.aio.ServerInterceptor):
         self._calls: set[Call] = set()
         self._handlers: dict[str, Any] = {}
         # Bounds the memory of long answers that are being encoded.
-        self._encoding = asyncio.Semaphore(_MAX_ENCODING)
+        self._encoding = Turns(_MAX_ENCODING)
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
@@ -109,8 +111,11 @@ class Calls(grpc.aio.ServerInterceptor):
     def _answering(self, kind: CallKind, handler: Any, serialize: Any) -> Any:
         async def answer(request: Any, context: Context) -> bytes:
             call = await self._admit(kind, request, context)
-            async with self._encoding:
+            await self._encoding.acquire(call.peer)
+            try:
                 content: bytes = serialize(await handler(request, context))
+            finally:
+                self._encoding.release()
             await self._count_bytes(call, len(content), context)
             return content
 
@@ -146,7 +151,7 @@ class Calls(grpc.aio.ServerInterceptor):
         connection = self._gate.by_name.get(context.peer())
         if connection is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is closed")
-        peer: object = connection if connection.peer == THIS_MACHINE else connection.peer
+        peer = connection.client
         same = [each for each in self._calls if each.kind is kind]
         own = sum(each.peer == peer for each in same)
         if own >= kind.peer_limit:
@@ -179,10 +184,11 @@ class Calls(grpc.aio.ServerInterceptor):
     def _make_room(self, kind: CallKind, own: int) -> bool:
         """Close the connection of the oldest call of the peer with the most calls, for a peer with
         `own` calls. Returns whether there was one."""
-        started_before_s = asyncio.get_running_loop().time() - _MIN_CALL_S
-        timed = [each for each in self._calls if each.kind is kind and each.ends is not None]
-        held = Counter(each.peer for each in timed)
-        old = [x for x in timed if held[x.peer] > own and x.start_s < started_before_s]
+        least_s = _MIN_STREAM_S if kind.max_s is None else _MIN_CALL_S
+        started_before_s = asyncio.get_running_loop().time() - least_s
+        same = [each for each in self._calls if each.kind is kind]
+        held = Counter(each.peer for each in same)
+        old = [x for x in same if held[x.peer] > own and x.start_s < started_before_s]
         if not old:
             return False
         closed = max(old, key=lambda each: (held[each.peer], -each.start_s)).connection

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import cast
 
-from leadline_controller.api.listeners import accept, cancel, peer_of
+from leadline_controller.api.listeners import THIS_MACHINE, accept, cancel, peer_of
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,12 @@ class Connection(_Side):
         self._gate = gate
         self._client: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
+
+    @property
+    def client(self) -> object:
+        """Whose calls count together: the peer's, or on this machine, whose users share one
+        address, those of this connection."""
+        return self if self.peer == THIS_MACHINE else self.peer
 
     def begin_call(self) -> None:
         """A call of this connection has begun."""

@@ -21,6 +21,7 @@ from leadline_controller.api.listeners import cancel, file_id, listen, unlink_ow
 from leadline_controller.api.settings import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
+    ListenError,
     ServeError,
     ServeSettings,
 )
@@ -77,12 +78,10 @@ class GrpcServer:
         # Before listening, to report unreadable certificates first.
         credentials = None if settings.tls is None else settings.tls.server_credentials()
         try:
-            listeners, address = listen(settings)
+            listeners, address = await listen(settings)
         except OSError:
-            raise ServeError(
-                f"{self._section} address {settings.address}: cannot listen there; is it in use by "
-                "another program?"
-            ) from None
+            why = "; is it in use by another program?"
+            raise ListenError(self._section, settings.address, why) from None
         if settings.unix_path is None:
             self.port = listeners[0].getsockname()[1]
         async with contextlib.AsyncExitStack() as cleanup:

@@ -43,13 +43,15 @@ def span(request: pb.GetHistoryRequest, now_s: float) -> Span:
     asked = (request.from_unix_s, request.to_unix_s, request.step_s)
     if not all(map(math.isfinite, asked)) or request.to_unix_s < 0 or request.step_s < 0:
         raise ValueError("from_unix_s, to_unix_s, step_s: expected seconds, 0 for the default")
+    oldest_s = now_s - _OLDEST_S
     to_s = min(request.to_unix_s or now_s, now_s + _DAY_S)
     from_s = request.from_unix_s
     if from_s <= 0:
         from_s = to_s + (from_s or -_DEFAULT_S)
     if from_s >= to_s:
         raise ValueError("from_unix_s: expected a time before to_unix_s")
-    from_s = min(max(from_s, now_s - _OLDEST_S), to_s)
+    from_s, to_s = max(from_s, oldest_s), max(to_s, oldest_s)
+    from_s = min(from_s, to_s)
     least_s = COARSE.step_s if from_s < now_s - _FINE_S else FINE.step_s
     wanted_s = max(request.step_s, (to_s - from_s) / _MAX_STEPS, least_s)
     step_s = math.ceil(min(wanted_s, _OLDEST_S) / least_s) * least_s
@@ -76,7 +78,8 @@ def response(
     """The series of these names that the blocks have, all if `names` is empty. It takes up to a
     second on a small board."""
     found = resampled(blocks, shown.from_s, shown.steps, shown.step_s)
-    keys = [key for key in found if not names or key.name in names]
+    wanted = frozenset(names)
+    keys = [key for key in found if not wanted or key.name in wanted]
     keys.sort(key=lambda key: (key.peer != "", key.name, in_order(key.peer)))
     expected = _forecasts(blocks, keys, now_s)
     return pb.GetHistoryResponse(

@@ -10,6 +10,7 @@ kinds have separate limits, so neither can displace the other.
 import asyncio
 import socket
 import ssl
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from functools import partial
 from aiohttp import web
 
 from leadline_controller.api.listeners import THIS_MACHINE, accept, cancel, peer_of
+from leadline_controller.api.turns import of_the_fullest
 
 # Far below the limit of silent connections: a new one must not be closed before it could complete
 # its handshake and send a request.
 _ACCEPTED_AT_ONCE = 4
+_TLS_HANDSHAKE = b"\x16"  # the type of the first record, RFC 8446, section 5.1
 
 
 class State(IntEnum):
@@ -36,11 +39,11 @@ class State(IntEnum):
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """peer: as peer_of says; None for this machine. handler: aiohttp's, which does not see the
+    """peer: as peer_of says. handler: aiohttp's, which does not see the
     connection before its TLS handshake. opening: until then. since_s: when its state began."""
 
     client: socket.socket
-    peer: str | None
+    peer: str
     handler: web.RequestHandler
     opening: asyncio.Task[None]
     since_s: float
@@ -131,9 +134,7 @@ class Connections:
         address: object,
     ) -> None:
         """Count a new connection, and close another one at the limit."""
-        peer = None
-        if (other := peer_of(address)) != THIS_MACHINE:
-            peer = other
+        if (peer := peer_of(address)) != THIS_MACHINE:
             self._make_room(lambda each: each.peer == peer, self._peer_limit)
         self._make_room(lambda each: each.state is State.SILENT, self._limit)
         handler, loop = make_handler(), asyncio.get_running_loop()
@@ -148,18 +149,45 @@ class Connections:
 
     def _make_room(self, counts: Callable[[_Connection], bool], limit: int) -> None:
         """Close the least useful of the connections that count, if their number has reached the
-        limit."""
+        limit: of those, one of the peer that has the most."""
         self._connections = {x.handler: x for x in self._connections.values() if x.is_open()}
         among = [each for each in self._connections.values() if counts(each)]
         if len(among) >= limit:
-            least = min(among, key=lambda each: (each.state, each.since_s))
+            state = min(each.state for each in among)
+            useless = (each for each in among if each.state is state)
+            least = min(of_the_fullest(useless, _peer), key=lambda each: each.since_s)
             del self._connections[least.handler]
             least.abort()
+
+
+def _peer(connection: _Connection) -> str:
+    return connection.peer
 
 
 async def _hand_over(
     client: socket.socket, tls: ssl.SSLContext | None, handler: web.RequestHandler
 ) -> None:
     """Have aiohttp serve the connection, after its handshake; Connections bounds its time."""
-    with suppress(OSError):
+    if tls is not None and not await _begins_handshake(client):
+        client.close()
+        return
+    try:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: handler, client, ssl=tls)
+    except OSError as error:
+        # They hold each other: the error these frames, and a frame the future with the error. The
+        # collector of such cycles comes seldom, and asyncio has 256 KiB for each handshake.
+        traceback.clear_frames(error.__traceback__)
+
+
+async def _begins_handshake(client: socket.socket) -> bool:
+    """Whether the client begins a handshake of TLS, once it sends anything; it need not, and TLS
+    takes a quarter of a MiB."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(client, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(client)
+    with suppress(OSError):
+        return client.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE
+    return False

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Middleware
 
 from leadline_controller.api.http_connections import Connections
 from leadline_controller.api.listeners import listen
-from leadline_controller.api.settings import ListenAddress, ServeError
+from leadline_controller.api.settings import ListenAddress, ListenError
 
 # aiohttp answers requests that are not HTTP; its traceback for each would fill the log.
 _log = logging.getLogger(f"{__name__}.aiohttp")
@@ -52,7 +52,7 @@ class HttpServer:
         tls: ssl.SSLContext | None,
         middlewares: Iterable[Middleware] = (),
     ) -> str:
-        """Listen. Returns the address with the actual port; raises ServeError."""
+        """Listen. Returns the address with the actual port; raises ListenError."""
         application = web.Application(middlewares=[self._connections.track, *middlewares])
         application.add_routes(routes)
         self._runner = runner = web.AppRunner(
@@ -68,18 +68,18 @@ class HttpServer:
         await runner.setup()
         assert runner.server is not None  # noqa: S101  # set up above
         try:
-            listeners, address = self._listen()
+            listeners, address = await self._listen()
         except OSError as error:
-            raise ServeError(
-                f"{self._section} address {self._settings.address}: cannot listen there: "
-                f"{error.strerror}"
-            ) from None
+            await runner.cleanup()
+            self._runner = None
+            why = f": {error.strerror}"
+            raise ListenError(self._section, self._settings.address, why) from None
         self._connections.start(listeners, tls, runner.server)
         return address
 
-    def _listen(self) -> tuple[list[socket.socket], str]:
+    async def _listen(self) -> tuple[list[socket.socket], str]:
         if self._listener is None:
-            listeners, address = listen(self._settings)
+            listeners, address = await listen(self._settings)
         else:
             self._listener.setblocking(False)
             listeners = [self._listener]

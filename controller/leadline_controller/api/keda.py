@@ -20,6 +20,7 @@ from leadline_controller.api.grpc_server import GrpcServer
 from leadline_controller.api.request_rate import RateError
 from leadline_controller.api.settings import KedaSettings
 from leadline_controller.scheduling.scaler_service import (
+    Client,
     NotReadyError,
     ScalerService,
     Trigger,
@@ -41,7 +42,8 @@ class KedaServer(GrpcServer):
     ) -> None:
         servicer = _ExternalScaler(service, poll_s)
 
-        def register(server: grpc.aio.Server, _: Gate) -> None:
+        def register(server: grpc.aio.Server, connection_gate: Gate) -> None:
+            servicer.connection_gate = connection_gate
             externalscaler_pb2_grpc.add_ExternalScalerServicer_to_server(servicer, server)
 
         super().__init__(settings, (SERVICE,), register, servicer.stopping.set, "keda")
@@ -52,11 +54,20 @@ class _ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         self._service = service
         self._poll_s = poll_s
         self.stopping = asyncio.Event()
+        self.connection_gate: Gate | None = None
+
+    def _client(self, context: Context) -> Client:
+        """Who calls; its namespace is in the trigger."""
+        gate = self.connection_gate
+        connection = gate.by_name.get(context.peer()) if gate is not None else None
+        return () if connection is None else (connection.peer, connection.client)
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:
         trigger = await _trigger(request, context)
         try:
-            return pb.IsActiveResponse(result=self._service.is_active(trigger))
+            return pb.IsActiveResponse(
+                result=self._service.is_active(trigger, self._client(context))
+            )
         except RateError as error:
             await _unknown(context, error)
 
@@ -64,9 +75,10 @@ class _ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         self, request: pb.ScaledObjectRef, context: Context
     ) -> AsyncIterator[pb.IsActiveResponse]:
         trigger, sent = await _trigger(request, context), None
+        client = self._client(context)
         while not self.stopping.is_set():
             with contextlib.suppress(RateError):  # until the rate is known
-                if sent != (sent := self._service.is_active(trigger)):
+                if sent != (sent := self._service.is_active(trigger, client)):
                     yield pb.IsActiveResponse(result=sent)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), self._poll_s)
@@ -83,7 +95,7 @@ class _ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
     ) -> pb.GetMetricsResponse:
         trigger = await _trigger(request.scaledObjectRef, context)
         try:
-            value = await self._service.value(trigger)
+            value = await self._service.value(trigger, self._client(context))
         except TriggerError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except (RateError, NotReadyError) as error:

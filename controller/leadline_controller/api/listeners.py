@@ -22,20 +22,20 @@ _PAUSE_S = 0.005
 _LOCK_TRIES, _LOCK_TRY_S = 20, 0.05
 
 
-def listen(settings: ListenAddress) -> tuple[list[socket.socket], str]:
+async def listen(settings: ListenAddress) -> tuple[list[socket.socket], str]:
     """Listen. Returns the sockets, and the address with the actual port; raises OSError."""
     if settings.unix_path is not None:
         return [listen_unix(settings.unix_path)], settings.address
-    listeners = listen_tcp(settings.host, settings.port)
+    listeners = await listen_tcp(settings.host, settings.port)
     host = settings.address.rpartition(":")[0]
     return listeners, f"{host}:{listeners[0].getsockname()[1]}"
 
 
-def listen_tcp(host: str, port: int) -> list[socket.socket]:
+async def listen_tcp(host: str, port: int) -> list[socket.socket]:
     """Listen on all addresses of the host with the same port; a wildcard address gets one socket
     for IPv4 and IPv6. Raises OSError."""
     both = host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6()  # noqa: S104  # as it is set
-    found = socket.getaddrinfo(
+    found = await asyncio.get_running_loop().getaddrinfo(
         "::" if both else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     listeners: list[socket.socket] = []

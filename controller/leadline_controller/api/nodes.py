@@ -6,12 +6,13 @@ Values that are unknown or not finite are left out, and never become zeros.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api.certificates import CertificateFile
+from leadline_controller.api.settings import Unserved
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.recorder import Recorder
@@ -47,6 +48,7 @@ class InspectionSource:
     runs. registries: what registries tell; read it in the event loop. started_s: when it started,
     on now_s. broker, api_server, queue: how they are; None where there is none. options: the
     strategy's. certificates: those that it uses. stuck: the loops that do not run any more.
+    unserved: the servers that wait for their addresses.
 
     Read `cluster` and `decisions` only in the event loop.
     """
@@ -75,6 +77,7 @@ class InspectionSource:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     certificates: Sequence[CertificateFile] = ()
     stuck: Callable[[], Sequence[str]] = tuple
+    unserved: Callable[[], Collection[Unserved]] = tuple
 
     def unreachable(self) -> Iterator[str]:
         """What it cannot reach now: "broker", "API server"."""

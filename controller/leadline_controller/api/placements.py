@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import repeat
 from operator import attrgetter
 
@@ -41,12 +42,17 @@ def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -
 def selection(request: pb.ListPlacementsRequest, source: InspectionSource) -> Select:
     """What the request asks for, for any thread, with the outcomes that the cluster shows now: a
     pod may have been deleted while no controller ran."""
-    shown = None
-    if source.cluster.listed:
-        pods = source.cluster.pods()
-        shown = {bounded_text(pod.uid): pod.node_name is not None for pod, _ in pods}
+    pods = list(source.cluster.pods()) if source.cluster.listed else None
+
+    @cache
+    def is_bound() -> Mapping[str, bool] | None:
+        """Of each pod's uid; made where it is asked for, as there may be many pods."""
+        if pods is None:
+            return None
+        return {bounded_text(pod.uid): pod.node_name is not None for pod, _ in pods}
 
     def select(record: DecisionRecord) -> DecisionRecord | None:
+        shown = is_bound()
         if shown is not None and record.uid not in shown:
             record = _settled(record)
         is_pending = (

@@ -70,6 +70,17 @@ KINDS: Mapping[str, Kind] = {
         "restart the controller, and please report it",
         ("systemctl restart leadline-controller", *_UNIT),
     ),
+    "few-boards-report": Kind(
+        "error",
+        "see on a board whether its agent runs and reaches the broker; pods are placed without "
+        "measured values until then",
+        ("leadline nodes", *_AGENT),
+    ),
+    "address-taken": Kind(
+        "warning",
+        "see which program has the port, or set another address; it is tried again by itself",
+        ("ss -tlnp", *_UNIT),
+    ),
     "board-offline": Kind(
         "warning", "see on the board whether it is on and its agent runs", ("ping BOARD", *_AGENT)
     ),
@@ -151,15 +162,21 @@ KINDS: Mapping[str, Kind] = {
 
 
 def assess(status: pb.GetStatusResponse) -> tuple[list[pb.Problem], list[str]]:
-    """The problems, the worst first, and the parts without one, `status.problems` aside."""
+    """The problems, the worst first, and the parts that were checked and are fine,
+    `status.problems` aside."""
     found: list[pb.Problem] = []
     fine: list[str] = []
     for part, check in CHECKS.items():
-        problems = list(check(status))
+        problems = list(check.problems(status))
         found += problems
-        if not any(is_bad(each) for each in problems):
+        if check.applies(status) and not any(is_bad(each) for each in problems):
             fine.append(part)
     return sorted(found, key=lambda each: SEVERITIES.index(_severity(each))), fine
+
+
+def bad_parts(status: pb.GetStatusResponse) -> list[str]:
+    """The parts with a problem that is worse than a note."""
+    return [part for part, check in CHECKS.items() if any(map(is_bad, check.problems(status)))]
 
 
 def is_bad(problem: pb.Problem) -> bool:
@@ -245,6 +262,11 @@ def _stuck(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         yield _problem("loop-stuck", "controller", f"stuck: {', '.join(status.stuck)}")
 
 
+def _servers(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    for each in status.unserved:
+        yield _problem("address-taken", each.where, f"{each.what}, for {duration(each.since_s)}")
+
+
 FAILED = " failed"  # the end of the state of a board whose collector or probe failed
 _STATES = {
     "under-voltage": ("board-under-voltage", "the supply voltage is too low"),
@@ -260,10 +282,15 @@ def _of_state(state: str) -> tuple[str, str]:
     return _STATES.get(state, ("board-contradicting", f"{state} its peers'"))
 
 
+def _hears(status: pb.GetStatusResponse) -> bool:
+    """Whether reports can arrive."""
+    return not status.HasField("broker") or status.broker.answers
+
+
 def _boards(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     names: dict[tuple[str, str], list[str]] = {}
     skews_s: dict[str, float] = {}
-    hears = not status.HasField("broker") or status.broker.answers
+    hears = _hears(status)
     for board in status.boards.boards:
         if not hears:
             pass
@@ -290,12 +317,25 @@ def _boards(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
 
 def _reports(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     boards = status.boards
+    # A board without an agent may be meant to have none, but not all of them.
+    agents = boards.total - sum(each.agent == "unknown" for each in boards.boards)
+    if boards.reporting < max(1, agents / 2) and _can_judge_reports(status):
+        what = f"{boards.reporting} of {agents} boards that have an agent report"
+        if not boards.reporting:
+            what = f"no board reports, of {boards.total}"
+        yield _problem("few-boards-report", "reports", what)
     # Agents may report seldom, with a longer time to live.
     if boards.HasField("median_age_s") and boards.median_age_s > max(
         LATE_S, boards.report_ttl_s / 2
     ):
         what = f"half of the boards' newest reports are older than {duration(boards.median_age_s)}"
         yield _problem("reports-late", "reports", what)
+
+
+def _can_judge_reports(status: pb.GetStatusResponse) -> bool:
+    """Not while none can arrive, and not before each board had the time to send one."""
+    boards = status.boards
+    return boards.total > 0 and status.up_s >= max(LATE_S, boards.report_ttl_s) and _hears(status)
 
 
 def _probing(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
@@ -319,6 +359,11 @@ def _pods(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     if last.outcome.startswith("failed") and last.age_s < RECENT_S:
         what = f"the last binding {last.outcome}"
         yield _problem("binding-failed", f"pod {last.pod}", what, POD=last.pod)
+
+
+def _knows_pods(status: pb.GetStatusResponse) -> bool:
+    is_read = status.api_server.listed or not status.HasField("api_server")
+    return is_read and (status.HasField("queue") or status.HasField("last_decision"))
 
 
 def _database(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
@@ -358,18 +403,28 @@ def _certificates(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
             yield _problem("certificate-ending", where, f"ends in {duration(each.left_s)}")
 
 
-CHECKS: Mapping[str, Callable[[pb.GetStatusResponse], Iterable[pb.Problem]]] = {
-    "controller": _stuck,
-    BROKER: _broker,
-    API_SERVER: _api_server,
-    "leadership": _leadership,
-    "boards": _boards,
-    "reports": _reports,
-    "probing": _probing,
-    "pods": _pods,
-    "database": _database,
-    "rescheduling": _rescheduling,
-    "certificates": _certificates,
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What looks at one part. applies: whether there is anything to look at; without it, nothing
+    was checked and nothing is said to be fine."""
+
+    problems: Callable[[pb.GetStatusResponse], Iterable[pb.Problem]]
+    applies: Callable[[pb.GetStatusResponse], bool] = lambda _: True
+
+
+CHECKS: Mapping[str, Check] = {
+    "controller": Check(_stuck),
+    BROKER: Check(_broker, lambda x: x.HasField("broker")),
+    API_SERVER: Check(_api_server, lambda x: x.HasField("api_server")),
+    "leadership": Check(_leadership),
+    "boards": Check(_boards, lambda x: x.boards.reporting > 0 and _hears(x)),
+    "reports": Check(_reports, lambda x: x.boards.reporting > 0 and _hears(x)),
+    "probing": Check(_probing, lambda x: x.probing.allowed_share > 0),
+    "pods": Check(_pods, _knows_pods),
+    "database": Check(_database, lambda x: bool(x.database.path)),
+    "rescheduling": Check(_rescheduling, lambda x: x.HasField("rescheduling")),
+    "certificates": Check(_certificates, lambda x: len(x.certificates) > 0),
+    "servers": Check(_servers, lambda x: bool(x.version)),
 }
 
 

@@ -10,11 +10,14 @@ import logging
 import math
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from leadline_controller.api.turns import of_the_fullest
 from leadline_controller.framework.ports import Clock
 from leadline_controller.logs import ErrorLog
 
@@ -69,31 +72,46 @@ def totals(text: str, counters: Sequence[tuple[str, Labels]]) -> list[float]:
     return found
 
 
+class Asked(NamedTuple):
+    """That somebody asks for a counter. client: who, from wide to narrow."""
+
+    counter: str
+    client: tuple[Hashable, ...]
+
+    def of_level(self, level: int) -> Hashable:
+        """The client as far as this level, such as only its address."""
+        return self.client[: level + 1]
+
+
 class RequestRates:
-    """The rates of the counters that somebody asked for in the last ten minutes. The endpoints are
+    """The rates of the counters that somebody asked for in the last ten minutes, at most 256: when
+    there are more, whoever asks for the most loses what it asked for longest ago. The endpoints are
     read six times in `window_s`, and not at all while nobody asks."""
 
     def __init__(self, urls: Sequence[str], window_s: float, clock: Clock) -> None:
         self._urls = urls
         self._window_s = window_s
         self._clock = clock
-        self._asked_s: dict[str, float] = {}
+        self._asked_s: dict[Asked, float] = {}
         # Times and totals of each counter, oldest first; a total is never less than the one before.
         self._samples: dict[str, deque[tuple[float, float]]] = {}
         self._counters: dict[str, tuple[str, Labels]] = {}
         self._errors = ErrorLog(log, logging.WARNING)
         self._wanted = asyncio.Event()
 
-    def per_s(self, counter: str) -> float:
-        """Requests per second over the window. Raises RateError while it is not known."""
+    def per_s(self, counter: str, client: tuple[Hashable, ...] = ()) -> float:
+        """Requests per second over the window. client: who asks, from wide to narrow. Raises
+        RateError while it is not known."""
         if not self._urls:
             raise RateError("the controller's setting keda.requests_urls is empty: no rate")
-        if counter not in self._counters:
-            if len(self._counters) >= _MAX_COUNTERS:
-                raise RateError(f"{_MAX_COUNTERS} other counters are asked for already")
-            self._counters[counter] = read_counter(counter)
-            self._samples[counter] = deque(maxlen=_SAMPLES + 1)
-        self._asked_s[counter] = self._clock.now_s()
+        asked = Asked(counter, client)
+        if asked not in self._asked_s:
+            read = self._counters.get(counter) or read_counter(counter)
+            if len(self._asked_s) >= _MAX_COUNTERS:
+                self._forget(self._least())
+            self._counters[counter] = read
+            self._samples.setdefault(counter, deque(maxlen=_SAMPLES + 1))
+        self._asked_s[asked] = self._clock.now_s()
         self._wanted.set()
         samples = self._samples[counter]
         fresh = [each for each in samples if each[0] > self._clock.now_s() - 2 * self._window_s]
@@ -122,10 +140,21 @@ class RequestRates:
 
     def _forget_unasked(self) -> None:
         before_s = self._clock.now_s() - _ASKED_S
-        for counter in [each for each, at_s in self._asked_s.items() if at_s < before_s]:
-            del self._asked_s[counter], self._counters[counter], self._samples[counter]
+        for asked in [each for each, at_s in self._asked_s.items() if at_s < before_s]:
+            self._forget(asked)
         if not self._counters:
             self._wanted.clear()
+
+    def _forget(self, asked: Asked) -> None:
+        del self._asked_s[asked]
+        if all(each.counter != asked.counter for each in self._asked_s):
+            del self._counters[asked.counter], self._samples[asked.counter]
+
+    def _least(self) -> Asked:
+        """What gives way to a new counter."""
+        levels = max(len(each.client) for each in self._asked_s)
+        wide_to_narrow = (partial(Asked.of_level, level=level) for level in range(levels))
+        return min(of_the_fullest(self._asked_s, *wide_to_narrow), key=self._asked_s.__getitem__)
 
     async def _sample(self, session: aiohttp.ClientSession) -> None:
         """Add one value of each counter: its sum over the endpoints. Raises RateError if one of

@@ -80,12 +80,14 @@ class _Methods(rescheduling_pb2_grpc.ReschedulingServicer):
 
     async def _rescheduler(self, context: Context) -> Rescheduler:
         rescheduler = self._source.rescheduler()
-        if rescheduler is None or not self._source.cluster.listed:
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "the controller has just started; try again"
-            )
-        assert rescheduler is not None  # noqa: S101  # abort raises
-        return rescheduler
+        if rescheduler is None:
+            why = "this controller places no pods yet, so it can move none"
+        elif not self._source.cluster.listed:
+            why = "nodes and pods are not read from the API server yet"
+        else:
+            return rescheduler
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{why}; see leadline status")
+        raise AssertionError  # abort raises
 
     async def _for_changes(self, context: Context) -> Rescheduler:
         rescheduler = await self._rescheduler(context)

@@ -16,11 +16,13 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 
-DEFAULT_ADDRESS = "127.0.0.1:50505"
-DEFAULT_EXTENDER_ADDRESS = "127.0.0.1:50506"
-DEFAULT_KEDA_ADDRESS = "127.0.0.1:50507"
-DEFAULT_METRICS_ADDRESS = "127.0.0.1:50508"
-DEFAULT_HEALTH_ADDRESS = "127.0.0.1:50510"
+# Outside what Linux gives to outgoing connections (32768 to 60999), which would keep a server from
+# its port by chance, and outside Kubernetes' node ports (30000 to 32767).
+DEFAULT_ADDRESS = "127.0.0.1:25505"
+DEFAULT_EXTENDER_ADDRESS = "127.0.0.1:25506"
+DEFAULT_KEDA_ADDRESS = "127.0.0.1:25507"
+DEFAULT_METRICS_ADDRESS = "127.0.0.1:25508"
+DEFAULT_HEALTH_ADDRESS = "127.0.0.1:25510"
 UNIX_PREFIX = "unix:"
 _HOST_PORT = re.compile(r"(\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]+)):(?P<port>[0-9]{1,5})")
 MAX_REQUEST_BYTES = 64 * 1024
@@ -30,6 +32,25 @@ MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 class ServeError(Exception):
     """A server can't start with its settings; str() is one line for a person."""
+
+
+class ListenError(ServeError):
+    """The address cannot be had now; later it may. section: of the settings. why: with what joins
+    it to the sentence."""
+
+    def __init__(self, section: str, address: str, why: str) -> None:
+        super().__init__(f"{section} address {address}: cannot listen there{why}")
+        self.where = f"{section} address {address}"
+        self.what = f"cannot listen there{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """A server that waits for its address. since_s: on the monotonic clock of the states."""
+
+    where: str
+    what: str
+    since_s: float
 
 
 @dataclass(frozen=True, slots=True)

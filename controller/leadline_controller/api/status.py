@@ -57,6 +57,10 @@ class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
                 leads=source.leadership.leads(), holder=source.leadership.holder()
             ),
             stuck=source.stuck(),
+            unserved=[
+                pb.ServerCondition(where=each.where, what=each.what, since_s=now_s - each.since_s)
+                for each in source.unserved()
+            ],
         )
         broker, server, queue = source.broker(), source.api_server(), source.queue()
         if broker is not None:

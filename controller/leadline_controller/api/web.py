@@ -22,8 +22,9 @@ from leadline_wire.v1 import control_pb2 as pb
 from leadline_controller.api import history, placements, web_json, web_links, web_past
 from leadline_controller.api.http_connections import Connections
 from leadline_controller.api.http_server import HttpServer, leaving, send
-from leadline_controller.api.listeners import cancel
+from leadline_controller.api.listeners import cancel, peer_of
 from leadline_controller.api.nodes import InspectionSource, NodeReader
+from leadline_controller.api.turns import Turns, of_the_fullest
 from leadline_controller.api.web_access import Access, LoginLimits
 from leadline_controller.api.web_feed import Feed
 from leadline_controller.api.web_files import PageFile, page_files
@@ -63,7 +64,8 @@ _CHUNK_BYTES = 64 * 1024
 class WebLimits:
     """answer_s: until an answer is made, and until it is read. write_s: to read one event. gone_s:
     until a client that is out of reach, such as a phone that left, is given up. head_s: from a new
-    connection to its first request. streams: at once. at_once: answers that take long.
+    connection to its first request. streams: at once; beyond them,
+    one that has followed for followed_s gives way. at_once: answers that take long.
     connections: at once; peer_connections: from one address, except this machine's."""
 
     answer_s: float = 30.0
@@ -72,10 +74,20 @@ class WebLimits:
     head_s: float = 10.0
     idle_s: float = 75.0
     streams: int = 16
+    followed_s: float = 10.0
     at_once: int = 2
     connections: int = 96
     peer_connections: int = 48
     login: LoginLimits = field(default_factory=LoginLimits)
+
+
+@dataclass(eq=False, slots=True)
+class _Follower:
+    """A page with a stream. since_s: on the event loop's clock."""
+
+    transport: asyncio.Transport | None
+    peer: str
+    since_s: float
 
 
 class _BadRequestError(Exception):
@@ -109,7 +121,8 @@ class WebServer:
         self._files: Mapping[str, PageFile] = {}
         self._access = Access(settings, limits.login)
         self._feed = Feed(source, journal, anchors, poll_s=poll_s)
-        self._long = asyncio.Semaphore(limits.at_once)
+        self._long = Turns(limits.at_once)
+        self._followers = list[_Follower]()  # oldest first
         self._making = set[asyncio.Task[bytes]]()
         self._pairs: tuple[float, bytes] = (-math.inf, b"")
         self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
@@ -219,7 +232,7 @@ class WebServer:
 
         async def answered(request: web.Request) -> web.StreamResponse:
             async with asyncio.timeout(self._limits.answer_s):
-                await self._long.acquire()
+                await self._long.acquire(_peer(request))
                 making = asyncio.create_task(content(request))
                 self._making.add(making)
                 making.add_done_callback(self._made)
@@ -355,22 +368,44 @@ class WebServer:
         return await asyncio.to_thread(encoded)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        if self._feed.streams >= self._limits.streams:
+        if not self._has_place(request):
             why = f"{self._limits.streams} pages follow already; close one"
             return await self._error(request, 503, why, {"Retry-After": "10"})
         response = web.StreamResponse(headers={**_HEADERS, "Cache-Control": "no-store"})
         self._access.mark(request, response)
         response.content_type = "text/event-stream"
         after = request.headers.get("Last-Event-ID") or request.query.get("after")
-        with leaving(request):
-            await response.prepare(request)
-            if request.method == "HEAD":
-                return response
-            async with aclosing(self._feed.stream(after)) as chunks:
-                async for chunk in chunks:
-                    async with asyncio.timeout(self._limits.write_s):
-                        await response.write(chunk)
+        follower = _Follower(request.transport, _peer(request), asyncio.get_running_loop().time())
+        self._followers.append(follower)
+        try:
+            with leaving(request):
+                await response.prepare(request)
+                if request.method == "HEAD":
+                    return response
+                async with aclosing(self._feed.stream(after)) as chunks:
+                    async for chunk in chunks:
+                        async with asyncio.timeout(self._limits.write_s):
+                            await response.write(chunk)
+        finally:
+            if follower in self._followers:
+                self._followers.remove(follower)
         return response
+
+    def _has_place(self, request: web.Request) -> bool:
+        """Whether it may follow. Of the peer with the most pages, the oldest page gives way, and
+        comes again by itself."""
+        if len(self._followers) < self._limits.streams:
+            return True
+        peer = _peer(request)
+        own = [each for each in self._followers if each.peer == peer]
+        most = of_the_fullest(self._followers, lambda each: each.peer)
+        oldest = (own if len(own) == len(most) else most)[0]
+        if asyncio.get_running_loop().time() - oldest.since_s < self._limits.followed_s:
+            return False
+        self._followers.remove(oldest)
+        if oldest.transport is not None:
+            oldest.transport.abort()
+        return True
 
     # Answers.
 
@@ -391,6 +426,12 @@ class WebServer:
         response.content_length = len(body)
         chunks = (body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES))
         return await send(request, response, chunks, self._limits.answer_s)
+
+
+def _peer(request: web.Request) -> str:
+    """Who shares a connection's limits."""
+    transport = request.transport
+    return peer_of(None if transport is None else transport.get_extra_info("peername"))
 
 
 def _name(text: str) -> str:

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from leadline_wire.v1 import control_pb2 as pb
+
 from leadline_controller.api import placements, web_json
 from leadline_controller.api.nodes import InspectionSource, NodeReader
 from leadline_controller.api.web_journal import PlacementJournal, by_node
@@ -28,6 +30,7 @@ _LAYOUT_S = 3.0
 # A reading takes a fifth of a core at most, the layout a twentieth.
 _READ_SHARE, _LAYOUT_SHARE = 5, 20
 _HEARTBEAT_S = 15.0
+_UNSEEN_S = 60.0  # the past is shown in minutes
 _RING_EVENTS, _RING_BYTES = 1024, 8 * 1024 * 1024
 _MOST_DECISIONS = 200  # of one look: a page keeps no more
 _ERROR = "error_ms"  # grows with the age
@@ -90,11 +93,17 @@ class Feed:
         return self._streams
 
     async def run(self) -> None:
-        """Look for changes while anybody streams, until cancelled."""
+        """Look for changes while anybody streams, and once a minute how boards are, until
+        cancelled."""
         while True:
-            await self._wanted.wait()
-            await self.refresh()
-            await asyncio.sleep(self._poll_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_UNSEEN_S):
+                    await self._wanted.wait()
+            if self._streams:
+                await self.refresh()
+                await asyncio.sleep(self._poll_s)
+            else:
+                await self._statuses(NodeReader(self._source))
 
     async def refresh(self) -> Picture:
         """The overview, at most a second old (in a large cluster a few seconds)."""
@@ -130,6 +139,7 @@ class Feed:
                     "at_unix_s": picture.at_unix_s,
                     "live": True,
                     "pods_exact": True,
+                    "states_known": True,
                 },
                 nodes=picture.nodes.values(),
                 links=picture.links.values(),
@@ -218,13 +228,20 @@ class Feed:
             self._append(Event(self._number + 1, shown, {}, {}, len(shown)))
         self._decision = new[-1].number
 
-    async def _read(self) -> Picture:
-        reader = NodeReader(self._source)
+    async def _statuses(self, reader: NodeReader) -> list[pb.NodeStatus]:
+        """Those of all boards, which the journal keeps."""
         statuses = []
         for at, name in enumerate(reader.names):
             if at % _SLICE == 0:
                 await asyncio.sleep(0)
             statuses.append(reader.status(name))
+        if self._source.cluster.listed:
+            self._journal.boards.look(statuses)
+        return statuses
+
+    async def _read(self) -> Picture:
+        reader = NodeReader(self._source)
+        statuses = await self._statuses(reader)
         pods = dict(self._journal.now())
         laid = self.layout
         links = await asyncio.to_thread(reader.links_between, self._chosen)

@@ -8,7 +8,7 @@ from typing import Any
 from leadline_controller.api import web_json
 from leadline_controller.api.nodes import InspectionSource, in_order
 from leadline_controller.api.web_feed import Feed, Picture
-from leadline_controller.api.web_journal import PlacedPod, PlacementJournal, by_node
+from leadline_controller.api.web_journal import BoardState, PlacedPod, PlacementJournal, by_node
 from leadline_controller.telemetry.series import FINE, MEAN, RTT, Block, SeriesKey, resampled
 
 Json = dict[str, Any]
@@ -19,6 +19,7 @@ _METRICS = {
     "memory_percent": "memory_percent",
     "temperature_c": "cpu_celsius",
 }
+_UNKNOWN = BoardState("silent", in_cluster=None, ready=None, schedulable=None, notes=())
 _Values = Mapping[SeriesKey, float]
 
 
@@ -30,11 +31,12 @@ async def overview(
     minute = int(unix_s) // FINE.step_s * FINE.step_s
     stored = await source.history.series_at(minute)
     newest = await asyncio.to_thread(source.sampler.blocks) if source.sampler else []
-    placed = journal.at(source.now_s() - (now_unix_s - unix_s))
-    exact = placed is not None
-    if placed is None:
-        placed = await _decided(source, journal, unix_s)
-    picture = feed.picture
+    at_s = source.now_s() - (now_unix_s - unix_s)
+    rewind, states, picture = journal.at(at_s), journal.boards.at(at_s), feed.picture
+    if rewind is None:
+        placed: Mapping[str, PlacedPod] = await _decided(source, journal, unix_s)
+    else:
+        placed = await asyncio.to_thread(rewind)
 
     def encoded() -> bytes:
         values = _values([*stored, *newest], minute)
@@ -45,9 +47,10 @@ async def overview(
                 **head,
                 "at_unix_s": minute,
                 "live": False,
-                "pods_exact": exact,
+                "pods_exact": rewind is not None,
+                "states_known": states is not None,
             },
-            nodes=_nodes(picture, values, placed),
+            nodes=_nodes(picture, values, placed, states),
             links=_links(values),
         )
 
@@ -87,29 +90,35 @@ def _values(blocks: Iterable[tuple[str, Block]], minute: int) -> dict[str, _Valu
 
 
 def _nodes(
-    picture: Picture, values: Mapping[str, _Values], placed: Mapping[str, PlacedPod]
+    picture: Picture,
+    values: Mapping[str, _Values],
+    placed: Mapping[str, PlacedPod],
+    states: Mapping[str, BoardState] | None,
 ) -> Iterable[Json]:
+    """states: of the boards that were there; None if that is not known."""
     on = by_node(placed)
-    names = sorted({*picture.nodes, *values, *on}, key=in_order)
-    for name in names:
+    there = picture.nodes if states is None else states
+    for name in sorted({*there, *values, *on}, key=in_order):
         now, then = picture.nodes.get(name, {}), values.get(name, {})
         shown = {
             field: web_json.number(then.get(SeriesKey(metric)))
             for field, metric in _METRICS.items()
         }
         reported = any(key.name != RTT for key in then)
+        state = (states or {}).get(name, _UNKNOWN)
+        agent = "online" if reported else "silent" if state.agent == "online" else state.agent
         yield {
             "name": name,
             "x": now.get("x", 0.5),
             "y": now.get("y", 1.0),
             "placed": now.get("placed", False),
-            "agent": "online" if reported else "silent",
-            "online": reported,
-            "in_cluster": None,
-            "ready": None,
-            "schedulable": None,
+            "agent": agent,
+            "online": None if agent == "unknown" else reported,
+            "in_cluster": state.in_cluster,
+            "ready": state.ready,
+            "schedulable": state.schedulable,
             "tier": now.get("tier", ""),
-            "notes": [],
+            "notes": state.notes,
             **shown,
             "bandwidth_kind": "unknown",  # the series has bounds as well, and does not tell
             "bandwidth_source": "",

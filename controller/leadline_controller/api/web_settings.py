@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leadline_controller.api.settings import ListenAddress, ServeError, is_local
 
-DEFAULT_WEB_ADDRESS = "127.0.0.1:50509"
+DEFAULT_WEB_ADDRESS = "127.0.0.1:25509"
 _LONGEST = 1024
 _SHORTEST_PASSWORD = 8
 

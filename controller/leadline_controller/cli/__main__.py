@@ -119,7 +119,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: leadline score --snapshot cluster.yaml --strategy dacs -o wide",
+    epilog="Example: leadline score --snapshot docs/examples/dacs-fig2.yaml --strategy dacs",
 )
 @click.version_option(__version__, message="leadline %(version)s")
 def leadline() -> None:

@@ -5,12 +5,11 @@ from typing import Any
 
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from leadline_controller.cli import human
 from leadline_controller.cli.client import optional
-from leadline_controller.cli.output import DIM, cell, table
+from leadline_controller.cli.output import DIM, Table, cell, table
 
 _COLUMNS = (
     *("LINK TIME %\nlast hour", "\nallowed", "BYTES\nlast 24 h", "\nleft"),
@@ -79,7 +78,7 @@ def tables(answer: pb.GetBudgetResponse, *, wide: bool = False) -> Iterator[Rend
 def _table(title: str, statuses: Iterable[pb.BudgetStatus], *, wide: bool) -> Table:
     columns = _COLUMNS + (_WIDE if wide else ())
     rows = ((status.name, *_row(status, wide=wide)) for status in statuses)
-    return table((title, *columns), rows, numbers=columns, folding=(title,))
+    return table((title, *columns), rows, numbers=columns)
 
 
 def _row(status: pb.BudgetStatus, *, wide: bool) -> Iterator[object]:

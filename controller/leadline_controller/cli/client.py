@@ -26,11 +26,13 @@ from leadline_controller.api.settings import (
 )
 from leadline_controller.cli.errors import BadInput, Failed, Unreachable
 from leadline_controller.cli.output import working
-from leadline_controller.cli.unreachable import SEE, cause_of
+from leadline_controller.cli.unreachable import SEE, cause_of, is_open
 
 Answer = TypeVar("Answer")
 Command = Callable[..., Any]
 TIMEOUT_S = 10.0
+# Where controllers answered until now. The next release no longer looks there.
+_EARLIER_ADDRESS = "127.0.0.1:50505"
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
@@ -136,9 +138,8 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--address",
-        default=DEFAULT_ADDRESS,
         envvar="LEADLINE_ADDRESS",
-        show_default=True,
+        show_default=DEFAULT_ADDRESS,
         show_envvar=True,
         help="Where the controller answers: host:port or unix:/path.",
     )
@@ -148,7 +149,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_endpoint(
         *arguments: Any,
-        address: str,
+        address: str | None,
         ca: Path | None,
         cert: Path | None,
         key: Path | None,
@@ -157,9 +158,23 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         tls = TlsFiles(ca, cert, key) if ca and cert and key else None
         if tls is None and (ca or cert or key):
             raise BadInput("--ca, --cert and --key go together: give all three, or none")
-        return command(*arguments, endpoint=Endpoint(address, tls), **options)
+        where = _default_address(tls) if address is None else address
+        return command(*arguments, endpoint=Endpoint(where, tls), **options)
 
     return with_endpoint
+
+
+def _default_address(tls: TlsFiles | None) -> str:
+    """Where this machine's controller answers, which may be of an older release."""
+    if is_open(DEFAULT_ADDRESS) or cause_of(_EARLIER_ADDRESS, tls) is not None:
+        return DEFAULT_ADDRESS
+    click.echo(
+        f"a controller of an older release answers at {_EARLIER_ADDRESS}, where the next leadline "
+        f"will not look: update the controller, which then answers at {DEFAULT_ADDRESS}, or name "
+        "the address with --address",
+        err=True,
+    )
+    return _EARLIER_ADDRESS
 
 
 def _explained(problem: grpc.RpcError, endpoint: Endpoint) -> Failed | BadInput | Unreachable:

@@ -92,7 +92,7 @@ def placements_table(placements: Iterable[pb.Placement], *, wide: bool = False) 
     ]
     if not rows:
         return Text("there are no decisions")
-    return table(columns, rows, numbers=("TIMES", "AGE"), folding=("POD", "OUTCOME", "WHY"))
+    return table(columns, rows, numbers=("TIMES", "AGE"))
 
 
 def explanation_tables(
@@ -189,18 +189,16 @@ def _score_table(
     headers += [f"{shown}\nage" for shown in _AGES.values() if wide]
     headers += [f"pull\n{name}" for name in _PULL if pulls]
     total = f"TOTAL\n{response.better}\nis better"
-    made = table(("", "NODE", total, *headers), numbers=(total, *headers), folding=())
+    rows = []
     for score in scores:
         won = score.node == response.placement.node
         values = [human.number(optional(score, "total"))]
         values += [human.number(score.parts.get(part)) for part in parts]
         values += [human.age(age_s) for age_s in _ages_s(score).values() if wide]
         values += [human.number(optional(score.pull, name)) for name in _PULL if pulls]
-        made.add_row(
-            *(cell(x, "bold green" if won else "") for x in ("*" if won else "", score.node)),
-            *(cell(x, "bold" if won else "") for x in values),
-        )
-    return made
+        names = (cell(x, "bold green" if won else "") for x in ("*" if won else "", score.node))
+        rows.append((*names, *(cell(x, "bold" if won else "") for x in values)))
+    return table(("", "NODE", total, *headers), rows, numbers=(total, *headers), keys=2)
 
 
 def _score_list(response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore]) -> RenderableType:
@@ -215,7 +213,7 @@ def _score_list(response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore])
         )
         for score in scores
     )
-    return table(columns, rows, numbers=("TOTAL",), folding=("NODE", "PARTS"))
+    return table(columns, rows, numbers=("TOTAL",), keys=2)
 
 
 def _measured(scores: Sequence[pb.NodeScore], names: Sequence[str]) -> RenderableType:
@@ -225,7 +223,7 @@ def _measured(scores: Sequence[pb.NodeScore], names: Sequence[str]) -> Renderabl
         (score.node, *(human.number(score.measured.get(name)) for name in names))
         for score in scores
     )
-    return table(("MEASURED", *headers), rows, numbers=headers, folding=())
+    return table(("MEASURED", *headers), rows, numbers=headers)
 
 
 def _measured_list(scores: Sequence[pb.NodeScore]) -> RenderableType:
@@ -237,7 +235,7 @@ def _measured_list(scores: Sequence[pb.NodeScore]) -> RenderableType:
         )
         for score in scores
     )
-    return table(("MEASURED", "VALUES"), rows, folding=("MEASURED", "VALUES"))
+    return table(("MEASURED", "VALUES"), rows)
 
 
 def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[RenderableType]:
@@ -263,7 +261,7 @@ def _earlier(placements: Iterable[pb.Placement]) -> RenderableType:
         for placement in placements
     )
     columns = ("EARLIER", "NODE", "AGE", "WHY")
-    return table(columns, rows, numbers=("AGE",), folding=("EARLIER", "WHY"))
+    return table(columns, rows, numbers=("AGE",))
 
 
 def _left_out(items: Sequence[object], count: int, *, wide: bool) -> Iterator[RenderableType]:

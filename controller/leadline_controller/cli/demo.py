@@ -124,8 +124,9 @@ async def run(demo: Demo) -> int:
         if demo.keeps:
             if demo.tells:
                 click.echo(f"\n{READY}{address}: in another terminal, try")
+                click.echo(f"  export LEADLINE_ADDRESS={address}")
                 for words in ("nodes", "explain web-1", "watch --only placements"):
-                    click.echo(f"  leadline {words} --address {address}")
+                    click.echo(f"  leadline {words}")
                 if page is not None:
                     click.echo(f"and open the map: {page}")
                 click.echo("Ctrl-C ends it.")
@@ -152,7 +153,7 @@ async def _go_on(
 ) -> None:
     """Until it is cancelled, a pod comes and the oldest goes, every 20 s."""
     how = SchedulingProfile(strategy("dacs", _DACS_OPTIONS), FILTERS, Random(1))  # noqa: S311  # breaks ties
-    async with running(controller.scheduler(how).run()):
+    async with controller.rescheduling(how), running(controller.scheduler(how).run()):
         present = deque(pods)
         for pod in cameras:
             await asyncio.sleep(_ANOTHER_POD_S)

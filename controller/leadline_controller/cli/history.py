@@ -9,9 +9,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from leadline_controller.cli import human
-from leadline_controller.cli.output import cell, table
+from leadline_controller.cli.output import FirstThatFits, cell, table
 
 CHART_STEPS = 60
+_STEPS_A_SIGN = (1, 2, 3, 4)
 
 
 def document(history: pb.GetHistoryResponse) -> dict[str, Any]:
@@ -50,9 +51,16 @@ def _forecast(series: pb.Series) -> dict[str, float] | None:
     }
 
 
+def _merged(values: Sequence[float], count: int) -> list[float]:
+    """The means of so many values after each other; NaN where none is known."""
+    parts = (values[at : at + count] for at in range(0, len(values), count))
+    known = ([value for value in part if not math.isnan(value)] for part in parts)
+    return [sum(part) / len(part) if part else math.nan for part in known]
+
+
 class Charts:
     """A line for each series: its means as a chart, the extremes of the whole time, and the
-    forecast."""
+    forecast. On a narrow console a sign of the charts stands for several steps."""
 
     def __init__(self, history: pb.GetHistoryResponse) -> None:
         self._history = history
@@ -63,21 +71,27 @@ class Charts:
         steps = max((len(series.mean) for series in history.series), default=0)
         span_s = steps * history.step_s
         columns = (f"LAST {human.age(span_s)}", "", "MIN", "MEAN", "MAX", "NEXT 15m")
-        yield table(columns, self._rows(plain), numbers=columns[2:], folding=())
-        yield Text(
-            f"from {human.moment(history.from_unix_s)}, a sign for each {human.age(history.step_s)}"
+        yield FirstThatFits(
+            (
+                table(columns, self._rows(steps_a_sign, plain), numbers=columns[2:]),
+                Text(
+                    f"from {human.moment(history.from_unix_s)}, "
+                    f"a sign for each {human.age(steps_a_sign * history.step_s)}"
+                ),
+            )
+            for steps_a_sign in _STEPS_A_SIGN
         )
 
-    def _rows(self, plain: bool) -> Iterator[Sequence[object]]:
+    def _rows(self, steps_a_sign: int, plain: bool) -> Iterator[Sequence[object]]:
         for series in self._history.series:
             means = [value for value in series.mean if not math.isnan(value)]
             least = min(value for value in series.min if not math.isnan(value))
             most = max(value for value in series.max if not math.isnan(value))
             numbers = (least, sum(means) / len(means), most)
             name = f"{series.name} {series.peer}".strip()
-            chart = human.chart(series.mean, plain=plain)
+            chart = human.chart(_merged(series.mean, steps_a_sign), plain=plain)
             expected = human.UNKNOWN
             if series.HasField("forecast"):
                 made = series.forecast
                 expected = f"{human.number(made.value)} ±{human.number(made.error, 2)}"
-            yield (name, cell(chart), *map(human.number, numbers), expected)
+            yield (name, cell(chart, folds=False), *map(human.number, numbers), expected)

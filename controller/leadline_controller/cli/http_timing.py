@@ -8,11 +8,20 @@ arrive is part of the work: measure a page of the usual size.
 import statistics
 import time
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import (
+    BadStatusLine,
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    RemoteDisconnected,
+)
 
 _MAX_BYTES = 16 << 20
 # The first requests fill caches, and a service that sleeps wakes up.
 _WARM_UP = 2
+# Later, or nothing: such an answer is not the work.
+_NO_PAGE = (202, 204, 205)
+_MAX_SHOWN = 200
 
 
 class TimingError(Exception):
@@ -43,16 +52,15 @@ def timed(host: str, port: int, path: str, requests: int, timeout_s: float) -> T
             answer = client.getresponse()
             length = len(answer.read(_MAX_BYTES + 1))
             end_s = time.perf_counter()
+            why_not = _why_not(answer, length)
         except TimeoutError:
             raise TimingError(f"{where}: no answer within {timeout_s:g} s") from None
         except (HTTPException, OSError) as error:
-            raise TimingError(f"{where}: {error or type(error).__name__}") from None
+            raise TimingError(f"{where}: {_reason(error)}") from None
         finally:
             client.close()
-        if answer.status >= 400:
-            raise TimingError(f"{where}: answered {answer.status}; name a page with --path")
-        if length > _MAX_BYTES:
-            raise TimingError(f"{where}: the page has more than {_MAX_BYTES >> 20} MiB")
+        if why_not:
+            raise TimingError(f"{where}: {why_not}")
         if number >= _WARM_UP:
             connects_ms.append((connected_s - start_s) * 1000)
             answers_ms.append((end_s - connected_s) * 1000)
@@ -60,3 +68,34 @@ def timed(host: str, port: int, path: str, requests: int, timeout_s: float) -> T
     # A service is never faster than the clock can tell.
     works_ms = [max(each - rtt_ms, 0.001) for each in answers_ms]
     return Timing(statistics.median(works_ms), statistics.stdev(works_ms), rtt_ms)
+
+
+def _why_not(answer: HTTPResponse, length: int) -> str:
+    """Why this answer, of which that many bytes were read, is not the service's work; empty if it
+    is. Redirects are not followed: where they lead may be another service."""
+    if 300 <= answer.status < 400 and (target := answer.getheader("Location")):
+        return (
+            f"answered {answer.status}, a redirect to {_shown(target)}; "
+            "name the page that does the work with --path"
+        )
+    if not 200 <= answer.status < 300 or answer.status in _NO_PAGE:
+        return f"answered {answer.status}; name a page with --path"
+    if length > _MAX_BYTES:
+        return f"the page has more than {_MAX_BYTES >> 20} MiB"
+    if left := getattr(answer, "length", None):  # of what its header promised
+        return f"the answer ended {left} bytes early; look at the service's log"
+    return ""
+
+
+def _reason(error: HTTPException | OSError) -> str:
+    said = str(error)
+    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+        if said.startswith("\x15\x03"):  # an alert
+            return "it speaks TLS; name its port for plain HTTP with --port"
+        return f"it does not speak HTTP ({_shown(said)}); name another port with --port"
+    return _shown(said) or type(error).__name__
+
+
+def _shown(text: str) -> str:
+    """A text of the other side, fit for a line on a terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_MAX_SHOWN])

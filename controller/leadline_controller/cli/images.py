@@ -65,7 +65,7 @@ def tables(answer: pb.ListImagesResponse, *, wide: bool = False) -> Iterator[Ren
         yield Text("the cluster has no nodes, or has not answered yet")
         return
     rows = (_row(node) for node in answer.nodes)
-    yield table(("NODE", "ARCH", *_COLUMNS), rows, numbers=_COLUMNS, folding=("NODE",))
+    yield table(("NODE", "ARCH", *_COLUMNS), rows, numbers=_COLUMNS)
     pulling = [(node.node, pull) for node in answer.nodes for pull in node.pulling]
     if pulling:
         yield Text()
@@ -106,7 +106,7 @@ def _pulls(pulling: Iterable[tuple[str, pb.PullStatus]]) -> RenderableType:
         for node, pull in pulling
     )
     columns = ("NODE", "PULLS", "MISSING MB", "SINCE")
-    return table(columns, rows, numbers=("MISSING MB", "SINCE"), folding=("NODE", "PULLS"))
+    return table(columns, rows, numbers=("MISSING MB", "SINCE"), keys=2)
 
 
 def _images(nodes: Iterable[pb.NodeImages]) -> RenderableType:
@@ -122,7 +122,7 @@ def _images(nodes: Iterable[pb.NodeImages]) -> RenderableType:
         for image in node.images
     )
     columns = ("NODE", "IMAGE", "MB", "LAYERS", "USED")
-    return table(columns, rows, numbers=("MB", "LAYERS"), folding=("NODE", "IMAGE"))
+    return table(columns, rows, numbers=("MB", "LAYERS"), keys=2)
 
 
 def _registries(registries: Iterable[pb.RegistryStatus]) -> RenderableType:
@@ -139,4 +139,4 @@ def _registries(registries: Iterable[pb.RegistryStatus]) -> RenderableType:
         for registry in registries
     )
     columns = ("REGISTRY", "IMAGES KNOWN", "WHY NOT", "ASKED IN")
-    return table(columns, rows, numbers=("ASKED IN",), folding=("REGISTRY", "WHY NOT"))
+    return table(columns, rows, numbers=("ASKED IN",))

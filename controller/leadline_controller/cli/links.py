@@ -6,12 +6,11 @@ from typing import Any, Literal
 
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from leadline_controller.cli import human
 from leadline_controller.cli.client import optional
-from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
+from leadline_controller.cli.output import DIM, FirstThatFits, Table, cell, table
 
 Kind = Literal["rtt", "bandwidth"]
 KINDS: tuple[Kind, ...] = ("rtt", "bandwidth")
@@ -59,7 +58,7 @@ def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False)
     ]
     columns, count = ("NODE", "NODE ", "VALUE", "HOW"), len(response.nodes)
     pairs = (
-        table(columns, known, numbers=("VALUE",), folding=columns[:2]),
+        table(columns, known, numbers=("VALUE",), keys=2),
         Text(f"{len(known)} of {count * (count - 1) // 2} pairs are known", style=DIM),
     )
     variants: list[tuple[RenderableType, ...]] = [pairs]
@@ -72,7 +71,10 @@ def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False)
 
 def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
     """The links of one node, one line for each other end."""
-    columns = ("LINK TO", "RTT ms", "AGE", "JITTER ms", "LOSS %", "BANDWIDTH Mbit/s", "AGE")
+    columns = (
+        *("LINK TO", "RTT\nms", "RTT\nage", "JITTER\nms", "LOSS\n%"),
+        *("BANDWIDTH\nMbit/s", "BANDWIDTH\nage"),
+    )
     rows = (
         (
             link.b if link.a == name else link.a,
@@ -83,26 +85,23 @@ def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
         )
         for link in links
     )
-    return table(columns, rows, numbers=columns[1:], folding=())
+    return table(columns, rows, numbers=columns[1:])
 
 
 def _matrix(
     names: Sequence[str], values: Mapping[frozenset[str], tuple[str, str]], *, wide: bool
 ) -> Table:
-    made = table(())
-    made.add_column("", style="bold", no_wrap=True)
-    for name in names:
-        made.add_column(cell(name), justify="right", no_wrap=True)
+    rows = []
     for row in names:
-        cells = [cell(row)]
+        cells = [cell(row, "bold")]
         for column in names:
             value, how = values.get(frozenset((row, column)), _UNKNOWN)
             if row == column or value == human.UNKNOWN:
                 cells.append(cell("·" if row == column else value, DIM))
             else:
                 cells.append(cell(f"{value} ({how})" if wide else value))
-        made.add_row(*cells)
-    return made
+        rows.append(cells)
+    return table(("", *names), rows, numbers=names)
 
 
 def _value(link: pb.LinkStatus, kind: Kind, *, wide: bool = False) -> tuple[str, str]:

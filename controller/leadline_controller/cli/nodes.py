@@ -6,14 +6,13 @@ from typing import Any
 
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from leadline_controller.cli import human
 from leadline_controller.cli.client import optional
 from leadline_controller.cli.history import Charts
 from leadline_controller.cli.links import links_of
-from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
+from leadline_controller.cli.output import DIM, FirstThatFits, Table, cell, table
 
 _COLUMNS = (
     *("NAME", "AGENT", "CPU\n%", "MEM\n%", "TEMP\n°C", "PKT/S\ntx/rx", "DISK\nB/s"),
@@ -87,21 +86,17 @@ class NodesTable:
             yield Text("no nodes: the cluster has none, and no agent has sent a message")
             return
         bars = (True, False) if console.is_terminal else (False,)
-        side_by_side = product((True, False) if self._wide else (False,), (True, False), bars, (1,))
-        below_each_other = ((False, False, False, parts) for parts in range(2, len(_COLUMNS)))
-        layouts = (*side_by_side, *below_each_other)
+        layouts = product((True, False) if self._wide else (False,), (True, False), bars)
         yield FirstThatFits(tuple(self._laid_out(*each)) for each in layouts)
 
-    def _laid_out(
-        self, wide: bool, notes: bool, bars: bool, parts: int
-    ) -> Iterator[RenderableType]:
+    def _laid_out(self, wide: bool, notes: bool, bars: bool) -> Iterator[RenderableType]:
         columns = _COLUMNS + (_WIDE if wide else ()) + ((_NOTES,) if notes else ())
         rows = [tuple(_row(each, wide, notes, bars)) for each in self._statuses]
-        yield from _tables(columns, rows, parts)
+        yield table(columns, rows, numbers=_NUMBERS)
         if self._wide and not wide:
             yield Text()
             rows = [(each.name, *_wide(each)) for each in self._statuses]
-            yield from _tables(("NAME", *_WIDE), rows, parts)
+            yield table(("NAME", *_WIDE), rows, numbers=_NUMBERS)
         if not notes:
             noted: dict[str, list[str]] = {}
             for status in self._statuses:
@@ -110,23 +105,6 @@ class NodesTable:
             if noted:
                 yield Text()
             yield from (cell(f"{note}: {', '.join(names)}") for note, names in noted.items())
-
-
-def _tables(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], parts: int
-) -> Iterator[RenderableType]:
-    """The columns after the first in so many tables, about as many in each."""
-    width = -(-(len(columns) - 1) // parts)
-    for start in range(1, len(columns), width):
-        if start > 1:
-            yield Text()
-        end = start + width
-        yield table(
-            (columns[0], *columns[start:end]),
-            ((row[0], *row[start:end]) for row in rows),
-            numbers=_NUMBERS,
-            folding=("NAME", _NOTES, "ADDRESS", "MODEL"),
-        )
 
 
 def _row(status: pb.NodeStatus, wide: bool, notes: bool, bars: bool) -> Iterator[object]:
@@ -194,7 +172,7 @@ def node_details(response: pb.GetNodeResponse) -> Iterator[RenderableType]:
     ]
     columns = ("METRIC", "VALUE", "AGE", "CONFIDENCE")
     if measured:
-        yield table(columns, measured, numbers=columns[1:], folding=())
+        yield table(columns, measured, numbers=columns[1:])
     else:
         yield Text("nothing is measured now")
     if response.history.series:
@@ -238,9 +216,7 @@ def _facts(status: pb.NodeStatus) -> Table:
         "messages lost": status.lost_messages,
         "notes": ", ".join(status.notes) or "none",
     }
-    made = table(("", ""), ((cell(name, "bold"), value) for name, value in facts.items()))
-    made.show_header = False
-    return made
+    return table(("", ""), ((cell(name, "bold"), value) for name, value in facts.items()))
 
 
 def _mbps(status: pb.NodeStatus, metric: str) -> str:

@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:  # rich takes long to import, and JSON needs none of it
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-    from rich.table import Table
+    from rich.measure import Measurement
     from rich.text import Text
 
 Item = TypeVar("Item")
@@ -21,6 +21,8 @@ UNKNOWN = "unknown"
 DIM = "dim"
 _BAR_AFTER_S = 1.0
 _UNBOUNDED = 100_000
+_GAP = 2  # columns between those of a table
+_NARROWEST = 4
 _BREAK = "\n"
 
 output_option = click.option(
@@ -98,37 +100,123 @@ def show(*renderables: "RenderableType") -> None:
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+class Table:
+    """Rows below a header, without lines, fitted to the console's width so that no value is cut.
+
+    Text folds: between words, and within those that are longer than a share of the width. Numbers
+    do not, nor does a column with a cell that must not. What does not fit beside the key columns,
+    the first `keys` ones, follows in further tables that begin with them again.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Iterable[object]],
+        numbers: Collection[str],
+        keys: int,
+    ) -> None:
+        from rich.cells import cell_len
+        from rich.text import Text
+
+        self._headers = [Text("\n".join(map(clean, each.split("\n")))) for each in columns]
+        self._rows = [tuple(map(cell, row)) for row in rows]
+        self._numbers = [each in numbers for each in columns]
+        self._keys = keys
+        self._whole, self._words, self._lines = list(self._numbers), [], []
+        for column, header in enumerate(self._headers):
+            cells = [header, *(row[column] for row in self._rows)]
+            self._whole[column] |= any(each.no_wrap for each in cells)
+            lines = [line for each in cells for line in each.plain.split("\n")]
+            self._lines.append(max(1, *map(cell_len, lines)))
+            self._words.append(
+                max((cell_len(word) for x in lines for word in x.split()), default=0)
+            )
+
+    def __rich_measure__(self, _: "Console", __: "ConsoleOptions") -> "Measurement":
+        from rich.measure import Measurement
+
+        return Measurement(1, sum(self._lines) + _GAP * (len(self._headers) - 1))
+
+    def __rich_console__(self, _: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.table import Table as Grid
+
+        for at, group in enumerate(self._groups(options.max_width)):
+            made = Grid(
+                box=None,
+                padding=(0, _GAP, 0, 0),
+                pad_edge=False,
+                header_style="bold",
+                show_header=any(each.plain for each in self._headers),
+            )
+            for column, width in zip(group, self._widths(group, options.max_width), strict=True):
+                made.add_column(
+                    self._headers[column],
+                    justify="right" if self._numbers[column] else "left",
+                    width=width,
+                    overflow="fold",
+                )
+            for row in self._rows:
+                made.add_row(*(row[column] for column in group))
+            if at:
+                yield ""
+            yield made
+
+    def _least(self, column: int, width: int) -> int:
+        """The width below which a column is not narrowed while others can be."""
+        if self._whole[column]:
+            return self._lines[column]
+        share = max(20, width // 3) // self._keys if column < self._keys else max(16, width // 4)
+        return min(self._words[column], share)
+
+    def _groups(self, width: int) -> Iterator[list[int]]:
+        """The columns of each table."""
+        group = keys = list(range(self._keys))
+        for column in range(self._keys, len(self._headers)):
+            larger = [*group, column]
+            least = sum(self._least(each, width) for each in larger)
+            if len(group) > len(keys) and least + _GAP * len(group) > width:
+                yield group
+                larger = [*keys, column]
+            group = larger
+        yield group
+
+    def _widths(self, group: Sequence[int], width: int) -> list[int]:
+        """The natural widths, and where they do not fit the widest is narrowed, numbers last."""
+        room = width - _GAP * (len(group) - 1)
+        least = [self._least(each, width) for each in group]
+        widths = [min(self._lines[each], room) for each in group]
+
+        def gives(at: int) -> tuple[bool, bool, int]:
+            is_text = not self._whole[group[at]] and widths[at] > _NARROWEST
+            return widths[at] > least[at], is_text, widths[at]
+
+        while sum(widths) > max(room, len(group)):
+            widths[max(range(len(group)), key=gives)] -= 1
+        return widths
+
+
 def table(
     columns: Sequence[str],
     rows: Iterable[Iterable[object]] = (),
     *,
-    numbers: Iterable[str] = (),
-    folding: Iterable[str] | None = None,
-) -> "Table":
-    """A table without lines. numbers: columns that are aligned right. folding: columns whose text
-    may take several lines, None for all; the others never break."""
-    from rich.table import Table
-
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(
-            column,
-            justify="right" if column in numbers else "left",
-            no_wrap=folding is not None and column not in folding,
-            overflow="fold",
-        )
-    for row in rows:
-        made.add_row(*map(cell, row))
-    return made
+    numbers: Collection[str] = (),
+    keys: int = 1,
+) -> Table:
+    """A table; see there. numbers: columns that are aligned right and do not fold. keys: how many
+    columns, the first ones, say what a row is about. Without any header it has no header line."""
+    return Table(columns, rows, numbers, keys)
 
 
-def cell(value: object, style: str = "") -> "Text":
-    """A cell, safe for a terminal and without markup. None reads "unknown"; a Text stays."""
+def cell(value: object, style: str = "", *, folds: bool = True) -> "Text":
+    """A cell, safe for a terminal and without markup. None reads "unknown"; a Text stays. folds:
+    whether it may take several lines."""
     from rich.text import Text
 
     if isinstance(value, Text):
         return value
-    return Text(clean(value), style=DIM if value is None else style)
+    return Text(
+        clean(value), style=DIM if value is None else style, no_wrap=None if folds else True
+    )
 
 
 class FirstThatFits:

@@ -70,7 +70,7 @@ def plan_tables(answer: pb.GetPlanResponse, *, wide: bool) -> Iterator[Renderabl
             (m.pod, m.source, m.target, _percent(optional(m, "gain")), m.disruption, m.why)
             for m in answer.moves
         )
-        yield table(columns, rows, numbers=("GAIN",), folding=("POD", "DISRUPTION", "WHY"))
+        yield table(columns, rows, numbers=("GAIN",))
         yield cell(f"carry it out: leadline reschedule --apply {answer.id}", DIM)
     else:
         yield cell(f"no pod would be moved by {answer.strategy}")
@@ -78,7 +78,7 @@ def plan_tables(answer: pb.GetPlanResponse, *, wide: bool) -> Iterator[Renderabl
         yield Text()
         shown = answer.stays if wide else answer.stays[:_MOST_STAYS]
         stays = ((each.pod, each.node, each.why) for each in shown)
-        yield table(("STAYS", "ON", "WHY"), stays, folding=("STAYS", "WHY"))
+        yield table(("STAYS", "ON", "WHY"), stays)
         if left := len(answer.stays) - len(shown):
             yield cell(f"and {left} more; -o wide shows all", DIM)
 
@@ -111,7 +111,7 @@ def outcome_tables(state: pb.ReschedulingState) -> Iterator[RenderableType]:
             for each in state.outcomes
         )
         columns = ("POD", "FROM", "TO", "ENDED", "WHY")
-        yield table(columns, rows, folding=("POD", "WHY"))
+        yield table(columns, rows)
 
 
 def _percent(share: float | None) -> str:

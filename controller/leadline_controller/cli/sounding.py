@@ -59,8 +59,9 @@ def sounding(path: Path, minutes: float, seed: int, output: Format) -> None:
 
 
 def _tables(found: dict[str, Any]) -> Iterator["RenderableType"]:
+    columns = ("NODE", "BANDWIDTH Mbit/s", "TRUE", "PINGS/min", "TEST MB", "LINK TIME %")
     yield table(
-        ("NODE", "BANDWIDTH Mbit/s", "TRUE", "PINGS/min", "TEST MB", "LINK TIME %"),
+        columns,
         (
             (
                 node["name"],
@@ -73,12 +74,14 @@ def _tables(found: dict[str, Any]) -> Iterator["RenderableType"]:
             )
             for node in found["nodes"]
         ),
+        numbers=columns[1:],
     )
     pairs = [pair for pair in found["pairs"] if pair["rtt_ms"] is not None]
     pairs.sort(key=lambda x: abs(x["rtt_ms"] - x["true_rtt_ms"]) / x["true_rtt_ms"], reverse=True)
     yield f"\nThe {min(_WORST_PAIRS, len(pairs))} pairs that are known worst:"
+    columns = ("NODE", "NODE ", "RTT ms", "ERROR ms", "TRUE", "SOURCE")
     yield table(
-        ("NODE", "NODE ", "RTT ms", "ERROR ms", "TRUE", "SOURCE"),
+        columns,
         (
             (
                 pair["a"],
@@ -90,6 +93,8 @@ def _tables(found: dict[str, Any]) -> Iterator["RenderableType"]:
             )
             for pair in pairs[:_WORST_PAIRS]
         ),
+        numbers=columns[2:5],
+        keys=2,
     )
     for change in found["changes"]:
         after_s = change["noticed_after_s"]

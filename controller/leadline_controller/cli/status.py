@@ -10,7 +10,7 @@ from leadline_wire.v1.status_pb2_grpc import DiagnosisStub
 from rich.console import RenderableType
 from rich.text import Text
 
-from leadline_controller.api.problems import CHECKS
+from leadline_controller.api.problems import CHECKS, bad_parts
 from leadline_controller.cli import human
 from leadline_controller.cli.client import Endpoint, ask, optional
 from leadline_controller.cli.output import DIM, Format, cell, clean, emit, table
@@ -69,14 +69,12 @@ def _plain(message: Message) -> dict[str, Any]:
 
 def overview(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[RenderableType]:
     """A line for each part, then one for each problem."""
-    bad = CHECKS.keys() - set(status.fine)
+    bad = bad_parts(status)
     rows = [
         (cell(name, "bold"), cell(text, "red" if name in bad else ""))
         for name, text in _parts(status, wide=wide)
     ]
-    made = table(("", ""), rows)
-    made.show_header = False
-    yield made
+    yield table(("", ""), rows)
     yield Text()
     yield from problem_lines(status.problems)
     yield _verdict(status)
@@ -100,6 +98,9 @@ def diagnosis(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[Renderabl
         yield cell(f"   about it: docs/troubleshooting.md, {each.kind}", DIM)
         yield Text()
     yield cell(f"checked and fine: {', '.join(status.fine) or 'nothing'}")
+    bad = bad_parts(status)
+    if unknown := [each for each in CHECKS if each not in status.fine and each not in bad]:
+        yield cell(f"nothing to check: {', '.join(unknown)}", DIM)
     if wide:
         for name, said in _parts(status, wide=True):
             yield cell(f"  {name}: {said}", DIM)

@@ -47,6 +47,15 @@ def cause_of(address: str, tls: TlsFiles | None, step_s: float = STEP_S) -> NotR
         return cause
 
 
+def is_open(address: str, step_s: float = STEP_S) -> bool:
+    """Whether anything accepts connections at this address."""
+    try:
+        _connected(address, step_s).close()
+    except NotReachedError:
+        return False
+    return True
+
+
 def _connected(address: str, step_s: float) -> socket.socket:
     if address.startswith(UNIX_PREFIX):
         return _connected_unix(address.removeprefix(UNIX_PREFIX), step_s)

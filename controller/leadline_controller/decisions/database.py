@@ -32,7 +32,7 @@ from leadline_controller.decisions.series import SeriesRow, SeriesTable
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.options import OptionValue, value_of_text
 from leadline_controller.parsing.fields import replace_surrogates
-from leadline_controller.telemetry.series import Block
+from leadline_controller.telemetry.series import Block, Resolution
 
 MEMORY = ":memory:"
 _MIB = 1024 * 1024
@@ -43,7 +43,8 @@ _CHECK_S = 5.0
 _LIMIT_S = 30.0
 # Share of CPU time in a call's time; below it, the call waited for the disk.
 _COMPUTING = 0.1
-_LARGEST_ID = 2**62
+LARGEST_ID = 2**62
+_AT_ONCE = 1024  # decisions; reading one takes a hundredth of a millisecond
 # Old rows are deleted a little early, because the size of a batch is known only once it is written.
 _FULL, _PRUNED_TO = 0.95, 0.9
 # A column beyond these bounds was not written by Leadline, and would break its readers.
@@ -105,7 +106,7 @@ class Database:
         self._check()
         upgrade(self._connection)
         check_tables(self._connection)
-        if self._number("SELECT coalesce(max(id), 0) FROM decisions") > _LARGEST_ID:
+        if self._number("SELECT coalesce(max(id), 0) FROM decisions") > LARGEST_ID:
             raise CorruptFileError("it has no numbers left for new decisions")
 
     def _check(self) -> None:
@@ -277,10 +278,12 @@ class Database:
         rest = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT ?"
         return [record for record, _ in self._select(rest, (pod, limit))]
 
-    def newest_first(self) -> Iterator[DecisionRecord]:
-        """All decisions, without their explanations."""
-        rest = "ORDER BY decisions.id DESC"
-        return (record for record, _ in self._select(rest, explanation=False))
+    def newest_first(self, before: int) -> tuple[list[DecisionRecord], int]:
+        """Some of the decisions with lower ids, without their explanations, and the lowest of their
+        ids, 0 if there are no more."""
+        rest = "WHERE decisions.id < ? ORDER BY decisions.id DESC LIMIT ?"
+        found = list(self._rows(rest, (before, _AT_ONCE), explanation=False))
+        return [record for record, _ in found if record is not None], found[-1][1] if found else 0
 
     def all(self) -> Iterator[DecisionRecord]:
         """All decisions, oldest first."""
@@ -292,9 +295,12 @@ class Database:
         self._count_unreadable()
         return found
 
-    def series_at(self, unix_s: int) -> list[tuple[str, Block]]:
-        """The blocks of all boards that have this Unix second in them."""
-        found = self._series.blocks_at(unix_s)
+    def series_at(
+        self, resolution: Resolution, unix_s: int, after: str
+    ) -> tuple[list[tuple[str, Block]], str | None]:
+        """The blocks that have this Unix second in them, each with its board, of some boards whose
+        names come after this one; and the last one's name, None if there are no more."""
+        found = self._series.blocks_at(resolution, unix_s, after)
         self._count_unreadable()
         return found
 
@@ -313,11 +319,15 @@ class Database:
     def _select(
         self, rest: str, values: Sequence[object] = (), *, explanation: bool = True
     ) -> Iterator[tuple[DecisionRecord, int]]:
+        rows = self._rows(rest, values, explanation=explanation)
+        return ((record, number) for record, number in rows if record is not None)
+
+    def _rows(
+        self, rest: str, values: Sequence[object] = (), *, explanation: bool = True
+    ) -> Iterator[tuple[DecisionRecord | None, int]]:
         for record, number in select(self._connection, rest, values, explanation=explanation):
-            if record is None:
-                self.unreadable += 1
-            else:
-                yield record, number
+            self.unreadable += record is None
+            yield record, number
 
     def _number(self, sql: str, values: Sequence[object] = ()) -> int:
         found = self._connection.execute(sql, values).fetchone()

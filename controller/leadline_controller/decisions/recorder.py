@@ -28,7 +28,7 @@ from typing import TypeVar
 from leadline_controller.decisions import times
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.decisions.record import Change, DecisionRecord
-from leadline_controller.decisions.store import HistorySettings, Select, Store
+from leadline_controller.decisions.store import HistorySettings, Select, Slices, Store
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
@@ -182,7 +182,7 @@ class Recorder:
     async def series_at(self, unix_s: int) -> list[tuple[str, Block]]:
         """The stored blocks of all boards that have this Unix second in them, each with its
         board."""
-        return await self._query(lambda store: store.series_at(unix_s))
+        return await self._in_slices(lambda store: store.series_at(unix_s))
 
     async def first_series_s(self) -> int | None:
         """When the oldest stored block begins, Unix seconds; None without one."""
@@ -211,14 +211,14 @@ class Recorder:
         than `age_s`, None for all, as `select` returns them; it is called in another thread. True
         when there are more than `limit`, or than can be read in 5 s, which are left out."""
         limit = min(limit, _MAX_LISTED)
-        return await self._query(lambda store: store.since(age_s, limit, select))
+        return await self._in_slices(lambda store: store.since(age_s, limit, select))
 
     async def restored(self) -> list[DecisionRecord]:
         """The newest decisions of earlier runs and all that are pending, oldest first. Empty when
         they can't be read in time. Never raises, as a controller must start without them too."""
         path = self._settings.path
         try:
-            query = self._query(lambda store: store.since(None, _MAX_LISTED))
+            query = self._in_slices(lambda store: store.since(None, _MAX_LISTED))
             records, _ = await asyncio.wait_for(query, _RESTORE_S)
         except TimeoutError:
             log.warning("%s: not read after %.0f s; going on without it", path, _RESTORE_S)
@@ -264,6 +264,22 @@ class Recorder:
         finally:
             with suppress(ValueError):  # a cancelled query leaves the queue, even if a disk hangs
                 self._queries.remove(run)
+
+    async def _in_slices(self, begin: Callable[[Store], Slices[Result]]) -> Result:
+        """As `_query`, with what is queued between the slices: nobody waits for a long query."""
+        slices: Slices[Result] | None = None
+
+        def advance(store: Store) -> tuple[Result] | None:
+            nonlocal slices
+            slices = begin(store) if slices is None else slices
+            try:
+                return next(slices)
+            except StopIteration as ended:
+                return (ended.value,)
+
+        while (ended := await self._query(advance)) is None:
+            pass
+        return ended[0]
 
     # Run in the thread.
 

@@ -9,14 +9,14 @@ import logging
 import shutil
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from leadline_controller.decisions.database import MEMORY, Database, bounded, select
+from leadline_controller.decisions.database import LARGEST_ID, MEMORY, Database, bounded, select
 from leadline_controller.decisions.explanation import decode
 from leadline_controller.decisions.record import Change, DecisionRecord, OutcomeChange
 from leadline_controller.decisions.schema import (
@@ -28,11 +28,13 @@ from leadline_controller.decisions.schema import (
 from leadline_controller.decisions.series import SeriesRow
 from leadline_controller.decisions.series import select as select_series
 from leadline_controller.decisions.times import Moment
-from leadline_controller.telemetry.series import Block
+from leadline_controller.telemetry.series import COARSE, FINE, Block
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+# A query that comes to an end after several turns, between which others have theirs.
+Slices = Generator[None, None, Result]
 # A decision as a listing shows it; None for one that it leaves out.
 Select = Callable[[DecisionRecord], DecisionRecord | None]
 _MIB = 1024 * 1024
@@ -146,64 +148,80 @@ class Store:
     def checkpoint(self) -> None:
         """Make what was written so far survive a power cut."""
         if self._writable:
-            self._query(lambda disk: disk.checkpoint(), None)
+            self._from_disk(lambda disk: disk.checkpoint(), None)
 
     def about(self, pod: str, limit: int) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first."""
         records = self._memory.about(pod, limit)
-        records += self._query(lambda disk: disk.about(pod, limit), list[DecisionRecord]())
+        records += self._from_disk(lambda disk: disk.about(pod, limit), list[DecisionRecord]())
         return records[:limit]
 
     def series(self, board: str, from_s: int, to_s: int) -> list[Block]:
         """The board's blocks that overlap these Unix seconds. Of the same block the later
         counts."""
-        blocks = self._query(lambda disk: disk.series(board, from_s, to_s), list[Block]())
+        blocks = self._from_disk(lambda disk: disk.series(board, from_s, to_s), list[Block]())
         return blocks + self._memory.series(board, from_s, to_s)
 
-    def series_at(self, unix_s: int) -> list[tuple[str, Block]]:
+    def series_at(self, unix_s: int) -> Slices[list[tuple[str, Block]]]:
         """The blocks of all boards that have this Unix second in them. Of the same block the later
         counts."""
-        blocks = self._query(lambda disk: disk.series_at(unix_s), list[tuple[str, Block]]())
-        return blocks + self._memory.series_at(unix_s)
+        found: list[tuple[str, Block]] = []
+        none: tuple[list[tuple[str, Block]], str | None] = [], None
+        for read in (self._from_disk, self._from_memory):
+            for resolution in (COARSE, FINE):
+                after: str | None = ""
+                while after is not None:
+                    query = partial(Database.series_at, resolution=resolution, unix_s=unix_s)
+                    blocks, after = read(partial(query, after=after), none)
+                    found += blocks
+                    yield
+        return found
 
     def first_series_s(self) -> int | None:
         """When the oldest block begins, Unix seconds; None without one."""
         kept = [
-            self._query(lambda disk: disk.first_series_s(), None),
+            self._from_disk(lambda disk: disk.first_series_s(), None),
             self._memory.first_series_s(),
         ]
         return min((first for first in kept if first is not None), default=None)
 
     def since(
         self, age_s: float | None, limit: int, select: Select = lambda record: record
-    ) -> tuple[list[DecisionRecord], bool]:
+    ) -> Slices[tuple[list[DecisionRecord], bool]]:
         """The last decision about each pod, oldest first, those younger than `age_s` as `select`
         returns them; True when there are more than `limit`, or than can be read in 5 s."""
-        found = self._query(lambda disk: self._since(disk, age_s, limit, select), None)
-        records, more = self._since(None, age_s, limit, select) if found is None else found
-        return records[limit - 1 :: -1], more
-
-    def _since(
-        self, disk: Database | None, age_s: float | None, limit: int, select: Select
-    ) -> tuple[list[DecisionRecord], bool]:
         now, oldest_s = self._now(), 0.0
         seen: set[tuple[str, str]] = set()
         found: list[DecisionRecord] = []
-        stored = disk.newest_first() if disk else ()
-        for record in chain(self._memory.newest_first(), stored):
-            oldest_s = max(oldest_s, record.last.age_s(now))  # as record.ages_s
-            if len(found) > limit or self._now().up_s - now.up_s > _LISTING_S:
-                return found, True
-            if age_s is not None and oldest_s > age_s:
-                break
-            key = record.pod, record.uid
-            if key not in seen:
-                seen.add(key)
-                if (selected := select(record)) is not None:
-                    found.append(selected)
-        return found, len(found) > limit
+        for records in self._newest_first():
+            for record in records:
+                oldest_s = max(oldest_s, record.last.age_s(now))  # as record.ages_s
+                if len(found) > limit or self._now().up_s - now.up_s > _LISTING_S:
+                    return found[limit - 1 :: -1], True
+                if age_s is not None and oldest_s > age_s:
+                    return found[limit - 1 :: -1], len(found) > limit
+                key = record.pod, record.uid
+                if key not in seen:
+                    seen.add(key)
+                    if (selected := select(record)) is not None:
+                        found.append(selected)
+            yield
+        return found[limit - 1 :: -1], len(found) > limit
 
-    def _query(self, query: Callable[[Database], Result], default: Result) -> Result:
+    def _newest_first(self) -> Iterator[list[DecisionRecord]]:
+        """All decisions, some at a time. A later one has a lower id, also in a file that replaces
+        this one meanwhile."""
+        for read in (self._from_memory, self._from_disk):
+            before = LARGEST_ID + 1
+            while before:
+                query = partial(Database.newest_first, before=before)
+                records, before = read(query, (list[DecisionRecord](), 0))
+                yield records
+
+    def _from_memory(self, query: Callable[[Database], Result], _: Result) -> Result:
+        return query(self._memory)
+
+    def _from_disk(self, query: Callable[[Database], Result], default: Result) -> Result:
         if self._disk is None:
             return default
         disk = self._disk

@@ -24,6 +24,7 @@ _MAX_NAME_LENGTH = 512
 _MAX_NAMES = 16
 _MAX_MASKS = 4096
 ARCH_LABEL = "kubernetes.io/arch"
+MIN_MBPS = 0.001  # of a link that is down, so that all times are finite
 _EMPTY = np.zeros(0)
 _EMPTY.flags.writeable = False
 _NO_QUEUE: Mapping[int, float] = MappingProxyType({})
@@ -161,6 +162,13 @@ class ImageTable:
         known."""
         return self._sum_mb(table, pod, self.cached)
 
+    def has_all(self, table: NodeTable, pod: Pod) -> Bools:
+        """Which nodes have every layer of the pod's known images, shape (n,), so that it starts
+        there without a pull."""
+        all_mb = self._sum_mb(table, pod, lambda table, _: table.all())
+        found: Bools = self.cached_mb(table, pod) >= all_mb
+        return found
+
     def missing_mb(self, table: NodeTable, pod: Pod) -> Floats:
         """MB of the pod's layers that each node neither has nor has queued, shape (n,); NaN if
         none of its images is known."""
@@ -183,15 +191,14 @@ class ImageTable:
             unknown = np.full(len(table), np.nan)
             return Pull(unknown, unknown, queue_mb, unknown)
         shared_mb, missing_mb = self.cached_mb(table, pod), self.missing_mb(table, pod)
-        all_mb = self._sum_mb(table, pod, lambda table, _: table.all())
+        mbps = np.maximum(registry_mbps, MIN_MBPS)
         overhead_s = np.nan_to_num(_filled(self.overhead_s, len(table)))
         delay_s = np.nan_to_num(_filled(self.delay_s, len(table)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            queue_s, missing_s = queue_mb * 8 / registry_mbps, missing_mb * 8 / registry_mbps
+        queue_s, missing_s = queue_mb * 8 / mbps, missing_mb * 8 / mbps
         for node, known_s in self.queue_s.items():
             queue_s[node] = max(known_s - delay_s[node], 0.0)
         time_s = queue_s + missing_s + np.where(missing_mb > 0, overhead_s, 0.0)
-        time_s = np.where(shared_mb >= all_mb, 0.0, time_s)
+        time_s = np.where(self.has_all(table, pod), 0.0, time_s)
         return Pull(missing_mb, shared_mb, queue_mb, time_s)
 
     def pull_mbps_of(self, table: NodeTable) -> Floats:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from leadline_controller.framework.ports import (
     ConflictError,
     Fence,
+    ForbiddenError,
     NotFoundError,
     UnavailableError,
 )
@@ -47,3 +48,8 @@ class Notes:
                 await self._server.post(_MAPS, made, fence)
             except ConflictError:  # somebody else was quicker
                 await self._server.patch(f"{_MAPS}/{NAME}", body, fence)
+            except ForbiddenError:  # the manifests have it, in place of the right to create any
+                raise NotFoundError(
+                    f"the ConfigMap {NAMESPACE}/{NAME} is missing: "
+                    "apply what `leadline kube manifests --rescheduling` prints"
+                ) from None

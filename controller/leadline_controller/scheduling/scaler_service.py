@@ -4,7 +4,7 @@ than can be placed."""
 import asyncio
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -24,6 +24,10 @@ MOST_REPLICAS = 200
 _KEPT_S = 1.0
 _MOST_KEPT = 256
 _LABEL = re.compile(r"([\w./-]{1,317})=([\w.-]{0,63})", re.ASCII)
+
+
+# Who asks, from wide to narrow: an address, a connection, a namespace.
+Client = tuple[Hashable, ...]
 
 
 class TriggerError(ValueError):
@@ -80,9 +84,9 @@ def read_trigger(namespace: str, metadata: Mapping[str, str]) -> Trigger:
 
 
 class ScalerService:
-    """Answers triggers from the state of the cluster. requests_per_s: the rate of a counter; what
-    it raises if there is none is for the caller. Any controller can answer, whether it leads or
-    not: nothing is changed."""
+    """Answers triggers from the state of the cluster. requests_per_s: the rate of a counter for
+    a client; what it raises if there is none is for the caller. Any controller can answer, whether
+    it leads or not: nothing is changed."""
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class ScalerService:
         telemetry: TelemetryState,
         profile: DecisionProfile,
         clock: Clock,
-        requests_per_s: Callable[[str], float],
+        requests_per_s: Callable[[str, Client], float],
     ) -> None:
         self._state = state
         self._telemetry = telemetry
@@ -101,17 +105,20 @@ class ScalerService:
         self._placing = asyncio.Lock()
         self._kept: dict[tuple[object, ...], tuple[float, Sequence[Decision]]] = {}
 
-    def is_active(self, trigger: Trigger) -> bool:
-        """Whether the service is requested at all."""
-        return self._requests_per_s(trigger.requests) > 0
+    def is_active(self, trigger: Trigger, client: Client = ()) -> bool:
+        """Whether the service is requested at all. client: who asks."""
+        return self._rate_per_s(trigger, client) > 0
 
-    async def value(self, trigger: Trigger) -> float:
+    def _rate_per_s(self, trigger: Trigger, client: Client) -> float:
+        return self._requests_per_s(trigger.requests, (*client, trigger.namespace))
+
+    async def value(self, trigger: Trigger, client: Client = ()) -> float:
         """The metric: with request-rate, requests per second, at most the target for each replica
-        that can be placed; with response-time, the number of replicas. Raises TriggerError,
-        NotReadyError."""
+        that can be placed; with response-time, the number of replicas. client: who asks. Raises
+        TriggerError, NotReadyError."""
         if not self._state.listed:
             raise NotReadyError("the API server has not listed its nodes and pods yet")
-        rate_per_s = self._requests_per_s(trigger.requests)
+        rate_per_s = self._rate_per_s(trigger, client)
         if trigger.metric == REQUEST_RATE:
             most = math.ceil(min(rate_per_s / trigger.target_per_s, MOST_REPLICAS))
             placed = await self._placed(trigger, most)

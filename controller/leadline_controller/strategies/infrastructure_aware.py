@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leadline_controller.framework.cycle import Scores, Strategy, best
+from leadline_controller.framework.images import MIN_MBPS
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -25,8 +26,6 @@ from leadline_controller.strategies.shared.spreading import (
     spread_points,
 )
 
-_MIN_MBPS = 0.001  # of a link that is down, so that all times are finite
-
 
 def time_to_instantiate_s(size_mb: Floats, bandwidth_mbps: Floats) -> Floats:
     """ttInst = s / bandwidth(c) in seconds (Algorithm 1, line 15), shapes alike; MB are 10^6
@@ -34,7 +33,7 @@ def time_to_instantiate_s(size_mb: Floats, bandwidth_mbps: Floats) -> Floats:
     known = ~np.isnan(bandwidth_mbps)
     slowest_mbps = bandwidth_mbps[known].min() if known.any() else 8.0
     mbps = np.where(known, bandwidth_mbps, slowest_mbps)
-    seconds: Floats = size_mb * 8 / np.maximum(mbps, _MIN_MBPS)
+    seconds: Floats = size_mb * 8 / np.maximum(mbps, MIN_MBPS)
     return seconds
 
 
@@ -60,8 +59,9 @@ class InfrastructureAware(Strategy):
 
     The time is the MB of the pod's layers that the node neither has nor has queued, over the
     bandwidth from the registry to the node. queue=wait adds the node's download queue, as in the
-    text ("more applications can be waiting to be downloaded at the node"); queue=literal leaves it
-    out, as in the printed Algorithm 1.
+    text ("more applications can be waiting to be downloaded at the node"), unless the node has
+    every layer and so lacks nothing (line 14: 0); queue=literal leaves it out, as in the printed
+    Algorithm 1.
 
     Unknown: a node whose bandwidth from the registry is neither stated nor measured counts as the
     slowest known one; if none is known all count as equal, so that the MB decide. If none of the
@@ -86,6 +86,8 @@ class InfrastructureAware(Strategy):
         spread = spread_points(view, pod, candidates, self.rounding, self.spread)
         missing_mb = view.images.missing_mb(view.table, pod)[candidates]
         queue_mb = view.images.waiting_mb(view.table)[candidates]
+        # It starts without a pull, so it does not wait for those of others (Algorithm 1, line 14).
+        queue_mb[view.images.has_all(view.table, pod)[candidates]] = 0.0
         time_s = time_to_instantiate_s(
             missing_mb + queue_mb if self.queue == "wait" else missing_mb,
             view.registry_mbps()[candidates],

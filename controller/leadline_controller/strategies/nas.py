@@ -23,8 +23,9 @@ PREFERRED_LABEL = "leadline.dev/preferred-node"
 
 @dataclass(frozen=True, slots=True)
 class Nas(Strategy):
-    """The shortest round trip to a preferred node (PN) wins; that of a PN itself is 0. So pods go
-    to the PNs while they have enough resources, then to the nodes nearest to one.
+    """A preferred node (PN) wins, and among other nodes the shortest round trip to one. The paper
+    looks at round trips only when no PN has enough resources left, so no other node is as good as a
+    PN, however near it is; a PN's total is 0.
 
     Designated as PNs are the nodes with the label `leadline.dev/preferred-node: "true"`. Decided
     here: if there is none, the PN is the pod's `leadline.dev/user-node`. The filters decide what is
@@ -44,6 +45,8 @@ class Nas(Strategy):
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Round trip to the nearest preferred node for every candidate, ms."""
         preferred = _preferred(view, pod)
+        is_preferred = np.isin(candidates, preferred)
+        rivals = is_preferred | ~is_preferred.any()
         total = np.full(candidates.size, np.nan)
         for node in preferred:
             rtt_ms = view.links.rtt_ms_from(int(node))
@@ -54,11 +57,13 @@ class Nas(Strategy):
         def why(at: int) -> str:
             if not preferred.size:
                 return "no node is preferred"
-            if candidates[at] in preferred:
+            if is_preferred[at]:
                 return f"{view.table.names[candidates[at]]} is a preferred node"
             return f"{total[at]:g} ms from the nearest preferred node"
 
-        return Scores(candidates, total, best(total, self.better), why, tolerance=SCATTER_MS)
+        open_to = np.flatnonzero(rivals)
+        finalists = open_to[best(total[open_to], self.better)]
+        return Scores(candidates, total, finalists, why, tolerance=SCATTER_MS, rivals=rivals)
 
 
 def _preferred(view: ClusterView, pod: Pod) -> Ints:

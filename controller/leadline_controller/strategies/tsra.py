@@ -31,10 +31,10 @@ class Tsra(Strategy):
     node (with a share or a limit, equal pods would see no difference between nodes, and in the
     paper TSRA prefers the node with more left). Data comes from the user's node, so a pod there
     does not wait for it. A task that meets its deadline nowhere goes to the node that finishes
-    first, if one has room beside what is reserved; else it is pending, as the paper's tasks are
-    refused. Where a deadline is met on several nodes the first to finish wins, too: it leaves about
-    as many tasks in time as the node with the most CPU to spare, and far more where nobody keeps
-    the charge.
+    first and is charged what it requests. Filters count requests alone, so what tasks are charged
+    refuses no other one. Where a deadline is met on several nodes the first to finish wins, too: it
+    leaves about as many tasks in time as the node with the most CPU to spare, and far more where
+    nobody keeps the charge.
 
     Unknown: a pod without `data-mb` counts as having `data_mb`. A link of unknown bandwidth counts
     as the slowest known one; if none is known, sending is left out for all nodes. Without a user

@@ -76,6 +76,7 @@ function go(focus) {
     scrollTo(0, 0);
   }
   ENTER[view.name](view.argument);
+  drawNote();
 }
 
 // ---- drawing ----
@@ -141,9 +142,24 @@ function drawHeader() {
   setText(byId("cluster"), `${cluster ?? ""} · ${strategy ?? ""} · ${role}`);
 }
 
+/** What a view does not show as it was at the time of the slider. */
+const OF_NOW = {
+  map: "Of links only the round trips are kept. Boards are drawn where they are now.",
+  pairs: "Pairs are shown as they are now: their past is not kept.",
+  board: "Of links only the round trips are kept. What a board is, such as its hardware, is not.",
+  decision: "This decision is shown as it is now.",
+};
+
+function drawNote() {
+  const note = store.past ? OF_NOW[view.name] : undefined;
+  setText(byId("past-note"), note ?? "");
+  byId("past-note").hidden = !note;
+}
+
 function draw() {
   if (!store.now || document.hidden) return;
   drawHeader();
+  drawNote();
   slider.update();
   if (view.name === "map") {
     map.draw(store.shown);

@@ -9,6 +9,7 @@ import { colours } from "./theme.js";
 
 const RELOAD_MS = 20000;
 const POINTS = 240;
+const LONGEST_FIRST_S = 86400; // before a person chooses
 const MOST_PEERS = 5;
 const MOST_LINKS = 300;
 const CHARTS = [
@@ -32,10 +33,14 @@ export class BoardView {
   #timer = 0;
   #request = null;
   #figures = new Map();
+  #chosen = false; // the span, by the person
 
   constructor(store) {
     this.#store = store;
-    byId("board-span").addEventListener("change", () => this.#load());
+    byId("board-span").addEventListener("change", () => {
+      this.#chosen = true;
+      this.#load();
+    });
     const box = byId("board-charts");
     for (const chart of CHARTS) {
       const canvas = el("div", { className: "canvas small", role: "img" });
@@ -51,9 +56,11 @@ export class BoardView {
         ),
       );
       details.addEventListener("toggle", () => this.#fillHistory(chart));
-      const figure = el("figure", {}, el("figcaption", {}, `${chart.title}, ${chart.unit}`), canvas, details);
+      const legend = el("ul", { className: "plain legend" });
+      const caption = el("figcaption", {}, `${chart.title}, ${chart.unit}`, legend);
+      const figure = el("figure", {}, caption, canvas, details);
       box.append(figure);
-      this.#figures.set(chart, { figure, canvas, details, table });
+      this.#figures.set(chart, { figure, legend, canvas, details, table });
     }
   }
 
@@ -61,6 +68,7 @@ export class BoardView {
     if (name !== this.#name) {
       this.#detail = null;
       this.#history = null;
+      if (!this.#chosen) byId("board-span").value = LONGEST_FIRST_S;
     }
     this.#name = name;
     setText(byId("board-title"), name);
@@ -94,10 +102,26 @@ export class BoardView {
     this.#detail = kept(results[0], this.#detail);
     this.#history = kept(results[1], this.#history);
     for (const link of results[0].value?.links ?? []) link.at = performance.now();
+    if (!this.#chosen && this.#shorten()) return;
     const problem = results.find((result) => result.reason)?.reason.message;
     this.draw(problem);
     for (const chart of CHARTS) this.#drawChart(chart);
     this.#timer = setTimeout(() => this.#load(), RELOAD_MS);
+  }
+
+  /** Load a shorter span, with finer steps, if all that is known fits into it. */
+  #shorten() {
+    if (!this.#history) return false;
+    const { step_s: step, steps, series } = this.#history;
+    const begins = series.map(({ mean }) => mean.findIndex((value) => value !== null));
+    const known = (steps - 1 - Math.min(...begins.filter((at) => at >= 0))) * step;
+    const choice = byId("board-span");
+    const spans = [...choice.options].map(({ value }) => Number(value));
+    const needed = Math.min(...spans.filter((span) => span >= known && known >= 0));
+    if (!(needed < Number(choice.value))) return false;
+    choice.value = needed;
+    this.#load();
+    return true;
   }
 
   draw(problem) {
@@ -199,7 +223,7 @@ export class BoardView {
   }
 
   #drawChart(chart) {
-    const { figure, canvas } = this.#figures.get(chart);
+    const { figure, legend, canvas } = this.#figures.get(chart);
     const series = this.#history ? this.#seriesOf(chart) : [];
     figure.hidden = !series.length;
     if (!series.length || !canvas.clientWidth) return;
@@ -207,6 +231,15 @@ export class BoardView {
     const times = this.#times();
     const colour = [paint.accent, paint.levels[1], paint.levels[2], paint.levels[4], paint.unknown];
     const kinds = ["solid", "dashed", "dotted", [8, 3, 2, 3], "solid"];
+    // Beside the canvas: in it, a legend of several lines would cover the axis.
+    legend.replaceChildren(
+      ...(series.length > 1 ? series : []).map(({ label }, i) => {
+        const line = Array.isArray(kinds[i]) ? "flapping" : kinds[i];
+        const mark = el("i", { className: `stroke ${line}`, ariaHidden: "true" });
+        mark.style.setProperty("--mark", colour[i]);
+        return el("li", {}, mark, label);
+      }),
+    );
     const latest = series.map(({ label, mean }) => {
       const last = mean.findLast((value) => value !== null);
       return `${label}: ${format.number(last, chart.unit)}`;
@@ -216,16 +249,7 @@ export class BoardView {
       {
         animation: false,
         textStyle: { fontFamily: FONT },
-        grid: { left: 48, right: 12, top: series.length > 1 ? 34 : 12, bottom: 28 },
-        legend: {
-          show: series.length > 1,
-          top: 0,
-          left: 0,
-          itemWidth: 22,
-          itemStyle: { opacity: 0 },
-          textStyle: { color: paint.text },
-          formatter: (label) => (label.length > 16 ? `${label.slice(0, 15)}…` : label),
-        },
+        grid: { left: 48, right: 12, top: 12, bottom: 28 },
         xAxis: {
           type: "time",
           axisLine: { lineStyle: { color: paint.line } },

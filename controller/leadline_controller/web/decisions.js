@@ -11,12 +11,15 @@ const target = (decision) => decision.node ?? "no board";
 const tone = ({ outcome = "", node }) =>
   outcome.startsWith("failed") ? "bad" : node === null ? "warn" : undefined;
 
-/** The live list; it keeps its items, so that the focus stays on a decision. */
+const noneOf = (store) =>
+  store.past ? "No earlier decision is kept." : "None yet. A new one appears here by itself.";
+
+/** The list beside the map; it keeps its items, so that the focus stays on a decision. */
 export function drawList(store) {
   const list = byId("decision-list");
   const decisions = store.newest.slice(0, BESIDE_THE_MAP);
   if (!decisions.length) {
-    list.replaceChildren(el("li", { className: "quiet" }, "None yet. A new one appears here by itself."));
+    list.replaceChildren(el("li", { className: "quiet" }, noneOf(store)));
     return;
   }
   const items = new Map([...list.children].map((item) => [item.decision, item]));
@@ -62,7 +65,7 @@ export function drawTable(store) {
       { title: "Strategy", cell: (d) => d.strategy },
     ],
     store.newest,
-    "None is kept yet",
+    noneOf(store),
   );
 }
 

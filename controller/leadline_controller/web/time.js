@@ -75,9 +75,14 @@ export class TimeSlider {
       if (request.signal.aborted) return;
       this.#store.showPast(overview, decisions);
       this.#say(
-        overview.pods_exact === false
-          ? "Pods before the controller's last start follow from the kept decisions, and may be incomplete."
-          : "",
+        [
+          overview.pods_exact === false &&
+            "Pods before the controller's last start follow from the kept decisions, and may be incomplete.",
+          overview.states_known === false &&
+            "It is not known which boards had a warning then, or took no pods.",
+        ]
+          .filter(Boolean)
+          .join(" "),
       );
     } catch (error) {
       if (request.signal.aborted) return;

@@ -20,6 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline_controller import loops
+from leadline_controller.api.settings import Unserved
 from leadline_controller.api.state_publisher import StatePublisher
 from leadline_controller.clock import SystemClock
 from leadline_controller.cluster.state import ClusterState
@@ -86,7 +87,7 @@ class PullSource(Protocol):
 class Controller:
     """The parts of one controller that do not depend on the strategy: measurements, the cluster's
     state, and decisions. Each of its contexts runs one room on them. instruments: None without a
-    section [metrics]."""
+    section [metrics]. unserved: the servers that wait for their addresses, by section."""
 
     settings: Settings
     cluster: Cluster
@@ -111,6 +112,7 @@ class Controller:
     rescheduler: Rescheduler | None = field(init=False, default=None)
     suggestions: Suggestions | None = field(init=False, default=None)
     instruments: "Instruments | None" = field(init=False, default=None)
+    unserved: dict[str, Unserved] = field(init=False, default_factory=dict)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
     _requeue: Callable[[ClusterEvent], None] = field(
         init=False, default_factory=lambda: lambda _: None

@@ -67,7 +67,8 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
         )
         async with (
             controller.storing_decisions(),
-            # First, so that an address in use ends the controller before it acts.
+            # First, so that its address in use ends the controller before it acts: another one may
+            # run here, and nobody could ask this one. The others wait for their addresses.
             servers.grpc(controller, how.strategy.name, values_of(how.strategy)),
             servers.web(controller, how.strategy.name),
             servers.health(controller),

@@ -8,12 +8,14 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from leadline_controller import __version__
 from leadline_controller.api.certificates import CertificateFile, certificate_files
 from leadline_controller.api.grpc import InspectionServer
 from leadline_controller.api.nodes import InspectionSource
+from leadline_controller.api.settings import ListenError, ServeError, Unserved
 from leadline_controller.framework.options import OptionValue
 from leadline_controller.framework.ports import Cluster
 from leadline_controller.probing.addresses import AddressPolicy
@@ -24,6 +26,8 @@ from leadline_controller.wiring.controller import Controller, running
 from leadline_controller.wiring.profiles import extender_profile
 
 log = logging.getLogger(__name__)
+
+_FIRST_RETRY_S, _LAST_RETRY_S = 1.0, 30.0
 
 
 @asynccontextmanager
@@ -56,7 +60,7 @@ async def web(
     server = WebServer(settings.web, source, journal, settings.anchors, listener=listener)
     async with (
         controller.listening(journal.observe),
-        _serving(server, "showing the map") as address,
+        _serving_in_time(controller, "web", server, "showing the map") as address,
     ):
         yield address
 
@@ -86,7 +90,7 @@ async def extender(
     try:
         async with (
             controller.listening(service.observe),
-            _serving(server, "answering kube-scheduler") as address,
+            _serving_in_time(controller, "extender", server, "answering kube-scheduler") as address,
         ):
             yield address
     finally:
@@ -109,7 +113,9 @@ async def keda(controller: Controller, how: SchedulingProfile) -> AsyncIterator[
         controller.state, controller.telemetry, how, controller.clock, rates.per_s
     )
     async with (
-        _serving(KedaServer(settings, service), "answering KEDA") as address,
+        _serving_in_time(
+            controller, "keda", KedaServer(settings, service), "answering KEDA"
+        ) as address,
         running(rates.run()),
     ):
         yield address
@@ -134,7 +140,7 @@ async def metrics(controller: Controller, strategy_name: str) -> AsyncIterator[s
         link_time_share=settings.budget.link_time_share,
     )
     server = MetricsServer(settings.metrics, MetricsReader(source))
-    async with _serving(server, "answering Prometheus") as address:
+    async with _serving_in_time(controller, "metrics", server, "answering Prometheus") as address:
         yield address
 
 
@@ -150,7 +156,7 @@ async def health(controller: Controller) -> AsyncIterator[str | None]:
 
     stuck = controller.heartbeats.late
     server = HealthServer(settings, stuck, lambda: controller.state.listed)
-    async with _serving(server, "answering probes") as address:
+    async with _serving_in_time(controller, "health", server, "answering probes") as address:
         yield address
 
 
@@ -175,6 +181,7 @@ def inspection_source(
         queue=lambda: controller.queue(),
         certificates=_certificates(controller),
         stuck=controller.heartbeats.late,
+        unserved=controller.unserved.values,
         scheduler_name=settings.scheduler_name,
         leadership=controller.leadership,
         places=settings.standalone,
@@ -221,8 +228,48 @@ class _Server(Protocol):
 async def _serving(server: _Server, what: str) -> AsyncIterator[str]:
     """Run the server during the context; yields its address. what: it does, for the log."""
     try:
-        address = await server.start()
-        log.info("%s at %s", what, address)
-        yield address
+        yield await _started(server, what)
     finally:
         await server.stop()
+
+
+@asynccontextmanager
+async def _serving_in_time(
+    controller: Controller, section: str, server: _Server, what: str
+) -> AsyncIterator[str | None]:
+    """As `_serving`. While its address cannot be had, the controller goes on without it, and tries
+    again; None is yielded then."""
+    try:
+        address = await _started(server, what)
+    except ListenError as error:
+        log.warning("%s; going on without it, and trying again", error)
+        now_s = controller.clock.now_s()
+        controller.unserved[section] = Unserved(error.where, error.what, now_s)
+        async with running(_start_later(controller, section, server, what)):
+            yield None
+    else:
+        yield address
+    finally:
+        controller.unserved.pop(section, None)
+        await server.stop()
+
+
+async def _start_later(controller: Controller, section: str, server: _Server, what: str) -> None:
+    pause_s = _FIRST_RETRY_S
+    while True:
+        await controller.clock.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LAST_RETRY_S)
+        try:
+            await _started(server, what)
+        except ServeError as error:  # its certificates may be unreadable by now
+            what = error.what if isinstance(error, ListenError) else str(error)
+            controller.unserved[section] = replace(controller.unserved[section], what=what)
+        else:
+            del controller.unserved[section]
+            return
+
+
+async def _started(server: _Server, what: str) -> str:
+    address = await server.start()
+    log.info("%s at %s", what, address)
+    return address

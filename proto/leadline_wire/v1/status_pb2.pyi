@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("version", "cluster", "up_s", "modes", "strategy", "options", "broker", "api_server", "leadership", "boards", "probing", "queue", "last_decision", "database", "rescheduling", "certificates", "stuck", "problems", "fine")
+    __slots__ = ("version", "cluster", "up_s", "modes", "strategy", "options", "broker", "api_server", "leadership", "boards", "probing", "queue", "last_decision", "database", "rescheduling", "certificates", "stuck", "problems", "fine", "unserved")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class GetStatusResponse(_message.Message):
     STUCK_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     FINE_FIELD_NUMBER: _ClassVar[int]
+    UNSERVED_FIELD_NUMBER: _ClassVar[int]
     version: str
     cluster: str
     up_s: float
@@ -57,7 +58,18 @@ class GetStatusResponse(_message.Message):
     stuck: _containers.RepeatedScalarFieldContainer[str]
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     fine: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., up_s: _Optional[float] = ..., modes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., broker: _Optional[_Union[BrokerCondition, _Mapping]] = ..., api_server: _Optional[_Union[ApiServerCondition, _Mapping]] = ..., leadership: _Optional[_Union[LeadershipCondition, _Mapping]] = ..., boards: _Optional[_Union[BoardsCondition, _Mapping]] = ..., probing: _Optional[_Union[ProbingCondition, _Mapping]] = ..., queue: _Optional[_Union[QueueCondition, _Mapping]] = ..., last_decision: _Optional[_Union[DecisionCondition, _Mapping]] = ..., database: _Optional[_Union[DatabaseCondition, _Mapping]] = ..., rescheduling: _Optional[_Union[MovesCondition, _Mapping]] = ..., certificates: _Optional[_Iterable[_Union[CertificateCondition, _Mapping]]] = ..., stuck: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., fine: _Optional[_Iterable[str]] = ...) -> None: ...
+    unserved: _containers.RepeatedCompositeFieldContainer[ServerCondition]
+    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., up_s: _Optional[float] = ..., modes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., broker: _Optional[_Union[BrokerCondition, _Mapping]] = ..., api_server: _Optional[_Union[ApiServerCondition, _Mapping]] = ..., leadership: _Optional[_Union[LeadershipCondition, _Mapping]] = ..., boards: _Optional[_Union[BoardsCondition, _Mapping]] = ..., probing: _Optional[_Union[ProbingCondition, _Mapping]] = ..., queue: _Optional[_Union[QueueCondition, _Mapping]] = ..., last_decision: _Optional[_Union[DecisionCondition, _Mapping]] = ..., database: _Optional[_Union[DatabaseCondition, _Mapping]] = ..., rescheduling: _Optional[_Union[MovesCondition, _Mapping]] = ..., certificates: _Optional[_Iterable[_Union[CertificateCondition, _Mapping]]] = ..., stuck: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., fine: _Optional[_Iterable[str]] = ..., unserved: _Optional[_Iterable[_Union[ServerCondition, _Mapping]]] = ...) -> None: ...
+
+class ServerCondition(_message.Message):
+    __slots__ = ("where", "what", "since_s")
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_S_FIELD_NUMBER: _ClassVar[int]
+    where: str
+    what: str
+    since_s: float
+    def __init__(self, where: _Optional[str] = ..., what: _Optional[str] = ..., since_s: _Optional[float] = ...) -> None: ...
 
 class BrokerCondition(_message.Message):
     __slots__ = ("address", "connected", "since_s", "heard_age_s", "rtt_ms", "answers", "why", "refused", "accepted", "not_accepted")

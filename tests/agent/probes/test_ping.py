@@ -240,6 +240,7 @@ def test_real_echoes_over_loopback(harness: Any) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.smoke
 def test_a_real_host_that_answers_and_then_does_not(harness: Any) -> None:
     with linked_namespace() as other:
         peers = (Peer("other", other.address),)

@@ -47,10 +47,10 @@ def test_a_unix_sockets_permissions_decide() -> None:
 
 def test_other_machines_need_a_certificate_that_is_named() -> None:
     there = ("10.0.0.7", 40000)
-    assert "client certificate" in why_refused(there, 50505, {}, ("alice",))
-    assert "(alice) is not in admins" in why_refused(there, 50505, TLS, ())
-    assert "(alice) is not in admins" in why_refused(there, 50505, TLS, ("alic", "bob"))
-    assert why_refused(there, 50505, TLS, ("bob", "alice")) == ""
+    assert "client certificate" in why_refused(there, 25505, {}, ("alice",))
+    assert "(alice) is not in admins" in why_refused(there, 25505, TLS, ())
+    assert "(alice) is not in admins" in why_refused(there, 25505, TLS, ("alic", "bob"))
+    assert why_refused(there, 25505, TLS, ("bob", "alice")) == ""
 
 
 def test_with_tls_the_name_counts_on_this_machine_too() -> None:

@@ -1,12 +1,17 @@
 """With TLS, only clients with a certificate get an answer, and others exclude none of them."""
 
 import asyncio
+import gc
+import weakref
+from asyncio import sslproto
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
+from leadline_controller.api.extender import Limits
 from leadline_controller.api.settings import ExtenderSettings, ServeError, TlsFiles
 
 from tests.attack.extender import crowd, passing
@@ -20,7 +25,13 @@ from tests.controller.api.extender_server import (
     files,
     read_to_the_end,
 )
-from tests.controller.scheduling.extender_harness import NAMES, args, listed, pod_manifest
+from tests.controller.scheduling.extender_harness import (
+    NAMES,
+    PATIENCE_S,
+    args,
+    listed,
+    pod_manifest,
+)
 from tests.support.certificates import Authority, Certificate
 
 
@@ -30,6 +41,58 @@ async def test_connections_without_a_tls_handshake_exclude_no_other(secured: Sec
         async with crowd(address, 100, "silent"):
             for _ in range(3):
                 assert await passing(address, arguments) == {"n2", "n3"}
+
+
+@pytest.fixture
+def handshakes(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[object]]:
+    """The states of TLS that asyncio makes for connections to a server."""
+    made: list[weakref.ref[object]] = []
+    begin = sslproto.SSLProtocol.__init__
+
+    def begun(self: sslproto.SSLProtocol, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        if self._server_side:
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(sslproto.SSLProtocol, "__init__", begun)
+    return made
+
+
+async def test_a_connection_takes_no_memory_for_tls_before_it_begins_a_handshake(
+    secured: Secured, handshakes: list[weakref.ref[object]]
+) -> None:
+    async with answering(listed(), tls=secured.tls) as text:
+        address = Address.of(text, secured.shown)
+        silent = [await Address.of(text).touch() for _ in range(20)]
+        plain = await Address.of(text).touch()
+        plain.writer.write(HEAD)
+        assert await plain.is_closed(PATIENCE_S)
+        assert (await (await address.connect()).get("/healthz"))[0] == 200
+        assert len(handshakes) == 1
+        for each in (plain, *silent):
+            each.close()
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x03", b"\x16\x03\x01\x00\x02zz"])
+async def test_a_handshake_that_fails_leaves_nothing_to_the_garbage_collector(
+    sent: bytes, secured: Secured, handshakes: list[weakref.ref[object]]
+) -> None:
+    """It comes seldom, and each of them takes a quarter of a MiB."""
+    gc.disable()
+    try:
+        async with answering(listed(), Limits(connections=3), secured.tls) as text:
+            for _ in range(12):
+                connection = await Address.of(text).touch()
+                connection.writer.write(sent)
+                await asyncio.sleep(0.01)
+            for _ in range(1000):
+                left = sum(each() is not None for each in handshakes)
+                if len(handshakes) == 12 and left <= 3:
+                    break
+                await asyncio.sleep(0.01)
+            assert (len(handshakes), left <= 3) == (12, True)
+    finally:
+        gc.enable()
 
 
 async def test_over_tls_only_clients_with_a_certificate_are_answered(
@@ -92,12 +155,12 @@ async def test_over_tls_clients_that_are_silent_or_too_many_are_cut_off(
 
 def test_an_address_that_others_can_reach_needs_tls(authority: Authority) -> None:
     with pytest.raises(ServeError, match="needs TLS with client certificates"):
-        ExtenderSettings("0.0.0.0:50506")
+        ExtenderSettings("0.0.0.0:25506")
     tls = files(authority.server("127.0.0.1"))
     with pytest.raises(ServeError, match="only those with a certificate may have pods bound"):
-        ExtenderSettings("127.0.0.1:50506", bind=True)
-    settings = ExtenderSettings("[::]:50506", tls)
-    assert (settings.host, settings.port) == ("::", 50506)
+        ExtenderSettings("127.0.0.1:25506", bind=True)
+    settings = ExtenderSettings("[::]:25506", tls)
+    assert (settings.host, settings.port) == ("::", 25506)
     with pytest.raises(ServeError, match="host:port only"):
         ExtenderSettings("unix:/run/leadline.sock")
 

@@ -161,6 +161,17 @@ async def test_health_watches_are_bounded_and_health_checks_work_meanwhile(addre
             assert (await health.Check(asked)).status == health_pb2.HealthCheckResponse.SERVING
 
 
+async def test_streams_that_have_lasted_give_way_to_a_client_without_one(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_MIN_STREAM_S", 0.1)
+    async with during(attack.health_watches(host_and_port(address), 48)):
+        await asyncio.sleep(0.5)
+        async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
+            watched = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert (await watched.read()).status == health_pb2.HealthCheckResponse.SERVING
+
+
 async def test_unread_answers_are_bounded_in_bytes(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,7 +276,7 @@ async def gated(tmp_path: Path, places: int) -> AsyncIterator[tuple[str, int]]:
     front = Gate(places)
     front.relay_to(tmp_path / "server")
     (tmp_path / "server").unlink()  # a process that is killed leaves none behind
-    listeners = listen_tcp("127.0.0.1", 0)
+    listeners = await listen_tcp("127.0.0.1", 0)
     front.start(listeners)
     try:
         yield listeners[0].getsockname()
@@ -439,8 +450,8 @@ def test_a_server_that_ends_leaves_the_socket_of_another_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_wildcard_listens_for_both_families(host: str) -> None:
-    (listener,) = listen_tcp(host, 0)
+async def test_a_wildcard_listens_for_both_families(host: str) -> None:
+    (listener,) = await listen_tcp(host, 0)
     with listener:
         port = listener.getsockname()[1]
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -42,7 +42,10 @@ def asked(**fields: float) -> pb.GetHistoryRequest:
         (asked(from_unix_s=-1e300), None, 900, 1441),
         (asked(from_unix_s=1, step_s=1e300), None, 15 * DAY_S, None),
         (asked(to_unix_s=1e300), None, 60, None),
-        (asked(from_unix_s=1, to_unix_s=2), None, None, None),
+        (asked(from_unix_s=1, to_unix_s=2), None, None, 1),
+        (asked(to_unix_s=12), None, None, 1),
+        (asked(from_unix_s=-1e300, to_unix_s=12), None, None, 1),
+        (asked(from_unix_s=NOW_S - 1, to_unix_s=1e300), None, None, None),
     ],
 )
 def test_the_steps_are_aligned_and_bounded(
@@ -52,6 +55,7 @@ def test_the_steps_are_aligned_and_bounded(
     assert found.from_s % found.step_s == 0
     assert found.step_s % 60 == 0
     assert 1 <= found.steps <= 1441
+    assert found.from_s >= NOW_S - 30 * DAY_S
     assert found.steps * found.step_s <= 30 * DAY_S
     for value, expected in zip(found, (from_s, step_s, steps), strict=True):
         assert expected is None or value == expected

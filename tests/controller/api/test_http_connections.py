@@ -195,6 +195,24 @@ async def test_connections_of_one_other_address_are_bounded(
             each.close()
 
 
+async def test_a_crowd_of_one_address_closes_its_own_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_connections, "peer_of", lambda address: str(address[0]))
+    monkeypatch.setattr(http_connections, "THIS_MACHINE", "127.0.0.1")
+    async with answering(listed(), Limits(connections=3)) as text:
+        address = Address.of(text)
+        first = Connection(
+            *await asyncio.open_connection(address.host, address.port, local_addr=("127.0.0.2", 0))
+        )
+        crowd_of_one = [await address.touch() for _ in range(12)]
+        for each in crowd_of_one[:9]:
+            assert await each.is_closed(PATIENCE_S)
+        assert (await first.get("/healthz"))[0] == 200
+        for each in (first, *crowd_of_one):
+            each.close()
+
+
 async def test_addresses_of_one_host_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """An IPv6 host has the 2**64 addresses of its network."""
     monkeypatch.setattr(http_connections, "peer_of", lambda address: "2001:db8::/64")

@@ -1,12 +1,13 @@
 """KEDA's calls over real gRPC: answers, errors, streams, TLS."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
 from leadline_controller.api.keda import KedaServer
+from leadline_controller.api.listeners import THIS_MACHINE
 from leadline_controller.api.request_rate import RateError
 from leadline_controller.api.settings import KedaSettings, ServeError, TlsFiles
 from leadline_wire.v1 import externalscaler_pb2 as pb
@@ -23,9 +24,11 @@ class Counted(Scene):
     def __init__(self) -> None:
         super().__init__(replica("web-1", "w1"))
         self.known = True
+        self.asked: list[tuple[str, tuple[Hashable, ...]]] = []
         self.service._requests_per_s = self.rate
 
-    def rate(self, _: str) -> float:
+    def rate(self, counter: str, client: tuple[Hashable, ...]) -> float:
+        self.asked.append((counter, client))
         if not self.known:
             raise RateError("no two values of it are known yet")
         return self.rate_per_s
@@ -74,6 +77,21 @@ async def test_the_value_answers_by_the_name_that_was_asked(scene: Counted, stub
     request = pb.GetMetricsRequest(scaledObjectRef=ref(RATE), metricName="s0-request-rate")
     (value,) = (await stub.GetMetrics(request)).metricValues
     assert (value.metricName, value.metricValueFloat) == ("s0-request-rate", 120.5)
+
+
+async def test_a_counter_is_asked_for_by_a_connection_and_a_namespace(scene: Counted) -> None:
+    async with serving(scene) as address:
+        for options in ((), (("grpc.primary_user_agent", "another"),)):
+            async with grpc.aio.insecure_channel(address, options=options) as channel:
+                stub: Any = ExternalScalerStub(channel)
+                await stub.IsActive(ref(RATE))
+                await stub.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=ref(RATE)))
+    assert {counter for counter, _ in scene.asked} == {RATE["requests"]}
+    first, again, second, _ = [client for _, client in scene.asked]
+    assert first == again
+    assert first[:1] == second[:1] == (THIS_MACHINE,)
+    assert first[1] != second[1]
+    assert first[2:] == second[2:] == ("default",)
 
 
 async def test_a_service_is_active_while_it_is_requested(scene: Counted, stub: Any) -> None:
@@ -130,7 +148,7 @@ async def test_only_those_with_a_certificate_are_answered(
             assert code == grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:50507", "10.0.0.1:50507", "unix:/run/keda"])
+@pytest.mark.parametrize("address", ["0.0.0.0:25507", "10.0.0.1:25507", "unix:/run/keda"])
 def test_other_machines_need_tls_and_a_socket_is_refused(address: str) -> None:
     with pytest.raises(ServeError):
         KedaSettings(address)

@@ -255,6 +255,6 @@ def test_preemptions_are_counted_by_their_victims() -> None:
 
 
 def test_prometheus_takes_no_unix_socket_and_other_machines_need_certificates() -> None:
-    for address in ("unix:/run/metrics.sock", "0.0.0.0:50508"):
+    for address in ("unix:/run/metrics.sock", "0.0.0.0:25508"):
         with pytest.raises(ServeError, match=r"host:port only|other machines"):
             MetricsSettings(address)

@@ -13,6 +13,7 @@ HEALTHY = """
   api_server { url: "https://k:6443" listed: true answered_age_s: 1 watched_age_s: 30 }
   leadership { leads: true holder: "me" }
   boards { total: 2 reporting: 2 median_age_s: 4 oldest_age_s: 9 }
+  probing { allowed_share: 0.001 }
   queue { }
   last_decision { pod: "default/web" node: "n1" outcome: "bound" age_s: 5 }
   database { path: "/d/decisions.db" size_bytes: 1000 free_bytes: 10000000000 }
@@ -29,6 +30,8 @@ FAULTS = {
     "cluster-unread": "api_server { listed: false }",
     "no-leader": 'leadership { leads: false holder: "" }',
     "loop-stuck": 'stuck: "measuring"',
+    "few-boards-report": "boards { total: 9 reporting: 4 }",
+    "address-taken": 'unserved { where: "web address h:1" what: "cannot listen there" since_s: 9 }',
     "board-offline": 'boards { boards { name: "n1" agent: "offline" } }',
     "board-silent": 'boards { boards { name: "n1" agent: "silent" report_age_s: 90 } }',
     "board-without-agent": 'boards { boards { name: "n1" agent: "unknown" } }',
@@ -86,6 +89,76 @@ def test_each_fault_is_one_problem_of_its_kind(kind: str) -> None:
     assert "BOARD" not in "".join(problem.commands)
     assert "POD" not in "".join(problem.commands)
     assert (len(fine) == len(CHECKS)) == (not is_bad(problem))
+
+
+NOTHING_REPORTS = "boards { total: 400 reporting: 0 }"
+
+
+def boards(count: int, agent: str) -> str:
+    return "".join(
+        f'boards {{ boards {{ name: "n{at}" agent: "{agent}" }} }}' for at in range(count)
+    )
+
+
+def without(*fields: str) -> pb.GetStatusResponse:
+    made = reading()
+    for field in fields:
+        made.ClearField(field)
+    return made
+
+
+@pytest.mark.parametrize("agent", ["offline", "silent", "unknown"])
+def test_it_is_an_error_when_no_board_reports(agent: str) -> None:
+    status = reading(NOTHING_REPORTS, boards(400, agent))
+    status.boards.ClearField("median_age_s")
+    problems, fine = assess(status)
+    assert (problems[0].kind, problems[0].severity) == ("few-boards-report", "error")
+    assert problems[0].what == "no board reports, of 400"
+    assert not {"boards", "reports"} & set(fine)
+
+
+@pytest.mark.parametrize(
+    ("agents", "reporting", "is_error"), [(400, 199, True), (400, 200, False), (2, 1, False)]
+)
+def test_a_large_share_of_boards_without_reports_is_an_error(
+    agents: int, reporting: int, is_error: bool
+) -> None:
+    counts = f"boards {{ total: {agents + 50} reporting: {reporting} }}"
+    found = kinds(reading(counts, boards(50, "unknown")))  # the 50 may be meant to have no agent
+    assert ("few-boards-report" in found) == is_error
+
+
+def test_boards_have_time_to_report_after_a_start() -> None:
+    status = reading(NOTHING_REPORTS, "up_s: 50 boards { report_ttl_s: 60 }")
+    assert "few-boards-report" not in kinds(status)
+    status.up_s = 60
+    assert "few-boards-report" in kinds(status)
+
+
+@pytest.mark.parametrize(
+    ("field", "part"),
+    [
+        *(("broker", "broker"), ("api_server", "API server"), ("boards", "boards")),
+        *(("boards", "reports"), ("probing", "probing"), ("database", "database")),
+        *(("rescheduling", "rescheduling"), ("certificates", "certificates")),
+    ],
+)
+def test_nothing_is_fine_that_was_not_there_to_check(field: str, part: str) -> None:
+    problems, fine = assess(without(field))
+    assert part not in fine
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "unknown"),
+    [("cluster-unread", {"pods"}), ("broker-away", {"boards", "reports"})],
+)
+def test_nothing_is_fine_that_cannot_be_known(fault: str, unknown: set[str]) -> None:
+    assert not unknown & set(assess(reading(FAULTS[fault]))[1])
+
+
+def test_of_nothing_only_the_loops_are_fine() -> None:
+    assert set(assess(pb.GetStatusResponse())[1]) == {"controller"}
 
 
 def test_the_worst_comes_first() -> None:

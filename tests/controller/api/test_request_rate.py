@@ -1,7 +1,7 @@
 """Rates from counters in Prometheus' text format, read over real HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -197,8 +197,56 @@ async def test_without_a_question_nothing_is_read_and_counters_are_bounded(
     for number in range(256):
         with pytest.raises(RateError, match="no two values"):
             rates.per_s(f"a{number}_total")
-    assert "256 other counters" in unknown(rates)
+    assert "no two values" in unknown(rates)
+    assert len(rates._counters) == 256
+    assert "a0_total" not in rates._counters
 
 
 async def test_a_controller_without_endpoints_says_so() -> None:
     assert "keda.requests_urls" in unknown(RequestRates([], 30.0, ManualClock()))
+
+
+async def test_whoever_asks_for_the_most_counters_loses_its_oldest(endpoint: Endpoint) -> None:
+    clock = ManualClock(100.0)
+    rates = RequestRates([endpoint.url], 30.0, clock)
+    flood = [(f"flood_total_{at}", ("a", f"namespace-{at % 50}")) for at in range(300)]
+    honest = [(f'requests_total{{at="{at}"}}', ("b", "shop")) for at in range(40)]
+    endpoint.text = "".join(f"{counter} 1\n" for counter, _ in honest)
+
+    def ask(asked: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
+        said = []
+        for counter, client in asked:
+            try:
+                said.append(str(rates.per_s(counter, client)))
+            except RateError as error:
+                said.append(str(error))
+        return said
+
+    async with running(rates):
+        ask(flood)
+        assert all("no two values" in each for each in ask(honest))
+        await until(lambda: len(rates._samples[honest[0][0]]) == 1)
+        for _ in range(2):
+            ask(flood)
+            asked = endpoint.asked
+            await clock.advance(5.0)
+            await endpoint.reads(asked + 1)
+            await asyncio.sleep(0.01)
+        ask(flood)
+        assert ask(honest) == ["0.0"] * 40
+        assert len(rates._counters) == len(rates._asked_s) == 256
+
+
+async def test_a_counter_that_two_ask_for_stays_while_one_of_them_does() -> None:
+    rates = RequestRates(["http://127.0.0.1:9/"], 30.0, ManualClock(100.0))
+
+    def ask(counter: str, client: str) -> None:
+        with pytest.raises(RateError, match="no two values"):
+            rates.per_s(counter, (client,))
+
+    ask("shared_total", "a")
+    ask("shared_total", "b")
+    for at in range(400):
+        ask(f"flood_total_{at}", "a")
+    assert "shared_total" in rates._counters
+    assert set(rates._counters) == set(rates._samples) == {x.counter for x in rates._asked_s}

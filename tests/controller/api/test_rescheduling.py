@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -18,6 +18,7 @@ from leadline_controller.config import Settings
 from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
+from leadline_controller.framework.ports import ClusterChange, Relisted
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.scheduling.scheduler import SchedulingProfile
@@ -164,3 +165,22 @@ async def test_dry_run_and_apply_exclude_each_other() -> None:
     async with asked() as here:
         answer = await here.ask("reschedule", "--dry-run", "--apply", "x")
         assert answer.exit_code == 2
+
+
+async def test_without_a_plan_it_is_said_what_is_missing() -> None:
+    class Unread(MemoryCluster):
+        async def watch(self) -> AsyncGenerator[ClusterChange, None]:
+            await asyncio.Event().wait()
+            yield Relisted((), ())
+
+    controller = Controller(Settings(serve=ServeSettings("127.0.0.1:0")), cluster := Unread([]))
+    how = SchedulingProfile(Liking({}), FILTERS, Random(1))
+    async with servers.grpc(controller, "liking") as at:
+        here = Asked(controller, cluster, at)
+        answer = await here.ask("reschedule", "--dry-run")
+        assert answer.exit_code == 1
+        assert "places no pods yet, so it can move none; see leadline status" in answer.output
+        async with controller.rescheduling(how), running(controller.follow()):
+            answer = await here.ask("pause")
+            assert answer.exit_code == 1
+            assert "nodes and pods are not read from the API server yet" in answer.output

@@ -1,9 +1,14 @@
+import re
 from pathlib import Path
 
 import grpc
 import pytest
+from leadline_controller.api import settings
 from leadline_controller.api.grpc import InspectionServer
 from leadline_controller.api.settings import ServeError, ServeSettings, TlsFiles
+from leadline_controller.api.web_settings import DEFAULT_WEB_ADDRESS
+from leadline_controller.config import Settings
+from leadline_controller.probing.planning import ProbeLimits
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -26,13 +31,23 @@ async def version(channel: grpc.aio.Channel) -> str:
     return (await stub.GetVersion(pb.GetVersionRequest(), timeout=10)).version
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:50505", "127.9.9.9:0", "[::1]:0", "localhost:1"])
+def test_no_port_of_ours_is_one_that_linux_or_kubernetes_gives_to_others() -> None:
+    names = [name for name in vars(settings) if re.fullmatch("DEFAULT_(.+_)?ADDRESS", name)]
+    addresses = [*(vars(settings)[name] for name in names), DEFAULT_WEB_ADDRESS]
+    ports = {int(each.rpartition(":")[2]) for each in addresses}
+    assert len(ports) == 6
+    for port in (*ports, ProbeLimits().port, Settings().broker_port):
+        assert port not in range(32768, 61000), "ip_local_port_range"
+        assert port not in range(30000, 32768), "service-node-port-range"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:25505", "127.9.9.9:0", "[::1]:0", "localhost:1"])
 def test_loopback_needs_no_certificates(address: str) -> None:
     assert ServeSettings(address).tls is None
 
 
 @pytest.mark.parametrize(
-    "address", ["0.0.0.0:50505", "[::]:50505", "192.0.2.7:50505", "controller.example:50505"]
+    "address", ["0.0.0.0:25505", "[::]:25505", "192.0.2.7:25505", "controller.example:25505"]
 )
 def test_plaintext_on_a_reachable_address_is_refused(address: str) -> None:
     with pytest.raises(ServeError) as caught:
@@ -46,12 +61,12 @@ def test_plaintext_on_a_reachable_address_is_refused(address: str) -> None:
     "address",
     [
         "",
-        "50505",
-        ":50505",
+        "25505",
+        ":25505",
         "127.0.0.1",
         "localhost:http",
         "127.0.0.1:70000",
-        "::1:50505",
+        "::1:25505",
         "unix:x",
     ],
 )

@@ -12,11 +12,18 @@ from urllib.parse import quote
 
 import aiohttp
 import pytest
+from leadline_controller.api import web_feed
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.web import WebLimits
 from leadline_controller.api.web_journal import PlacementJournal
 from leadline_controller.decisions.log import BOUND, PENDING
-from leadline_controller.framework.ports import NodeDeleted, PodChanged, PodDeleted, Relisted
+from leadline_controller.framework.ports import (
+    NodeChanged,
+    NodeDeleted,
+    PodChanged,
+    PodDeleted,
+    Relisted,
+)
 from leadline_controller.telemetry.paths import LOST_ROUNDS, PingRound
 from leadline_controller.telemetry.session import BrokerReading
 from leadline_controller.telemetry.state import BROKER
@@ -242,6 +249,56 @@ async def test_earlier_times_are_shown_from_what_is_kept(harness: ControllerHarn
     assert start["nodes"][1]["cpu_percent"] == pytest.approx(0.0, abs=0.1)
     assert all(not each["pods"] for each in start["nodes"])
     assert not before["pods_exact"]
+
+
+async def test_earlier_states_of_boards_are_shown(harness: ControllerHarness) -> None:
+    journal = PlacementJournal(lambda: harness.now_s, "leadline")
+    journal.observe(Relisted((), ()))
+    harness.now_s = start_s = 6000.0
+
+    def look() -> None:
+        reader = NodeReader(harness.source)
+        journal.boards.look(map(reader.status, reader.names))
+        harness.now_s += 60
+
+    harness.report("n1", cpu_percent=1.0)
+    look()
+    harness.cluster.apply(NodeChanged(node("n1", unschedulable=True)))
+    harness.report("n1", cpu_percent=1.0, notes=["under-voltage", "x" * 500])
+    look()
+    harness.cluster.apply(NodeChanged(node("n1")))
+    harness.cluster.apply(NodeChanged(node("new")))
+    harness.report("n1", cpu_percent=1.0)
+    look()
+    states = []
+    async with answering(harness, journal=journal) as address:
+        for passed_s in (-60, 30, 90, 150):
+            unix_s = BOOTED_S + start_s + passed_s
+            _, then = await get(f"{address}/api/overview?unix_s={unix_s}")
+            boards = {each["name"]: each for each in then["nodes"]}
+            n1 = boards["n1"]
+            notes = [each[:13] for each in n1["notes"] if "lost" not in each]
+            states.append((then["states_known"], n1["schedulable"], notes, "new" in boards))
+    assert states == [
+        (False, None, [], True),
+        (True, True, [], False),
+        (True, False, ["cordoned", "under-voltage", "x" * 13], False),
+        (True, True, [], True),
+    ]
+
+
+async def test_boards_are_looked_at_while_nobody_does(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_feed, "_UNSEEN_S", 0.01)
+    journal = PlacementJournal(lambda: harness.now_s, "leadline")
+    async with answering(harness, journal=journal):
+        for _ in range(1000):
+            if (states := journal.boards.at(harness.now_s)) is not None:
+                break
+            await asyncio.sleep(0.01)
+    assert states is not None
+    assert states["n1"].schedulable
 
 
 async def test_of_the_past_only_what_is_kept_is_said(harness: ControllerHarness) -> None:

@@ -295,14 +295,14 @@ def test_an_address_that_others_can_reach_needs_tls_and_visitors_that_are_known(
     own = authority.server("127.0.0.1")
     bare = WebTls(own.cert_file, own.key_file)
     with pytest.raises(ServeError, match="needs TLS"):
-        WebSettings("0.0.0.0:50509")
+        WebSettings("0.0.0.0:25509")
     with pytest.raises(ServeError, match="needs TLS"):
-        WebSettings("192.0.2.1:50509", login=login)
+        WebSettings("192.0.2.1:25509", login=login)
     with pytest.raises(ServeError, match="visitors need a certificate"):
-        WebSettings("[::]:50509", bare)
+        WebSettings("[::]:25509", bare)
     with pytest.raises(ServeError, match="host:port only"):
         WebSettings("unix:/run/leadline/map.sock")
-    assert WebSettings("[::]:50509", bare, login).port == 50509
+    assert WebSettings("[::]:25509", bare, login).port == 25509
     assert WebSettings().host == "127.0.0.1"
 
 

@@ -2,10 +2,12 @@
 
 from random import Random
 
+import pytest
 from leadline_controller.api import web_journal
-from leadline_controller.api.web_journal import PlacementJournal, by_node
+from leadline_controller.api.web_journal import BoardJournal, PlacementJournal, by_node
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged, PodDeleted, Relisted
+from leadline_wire.v1 import control_pb2 as pb
 
 from tests.controller.api.api_harness import node, pod
 
@@ -39,7 +41,7 @@ def test_every_earlier_state_is_the_one_that_was() -> None:
     for at, expected in enumerate(states):
         found = journal.at(at + 0.5)
         assert found is not None
-        assert {uid: placed.node for uid, placed in found.items()} == expected
+        assert {uid: placed.node for uid, placed in found().items()} == expected
 
 
 def test_what_is_forgotten_is_said() -> None:
@@ -52,7 +54,7 @@ def test_what_is_forgotten_is_said() -> None:
     assert journal.at(5.0) is None
     found = journal.at(20.5)
     assert found is not None
-    assert found["uid-p"].node == "n20"
+    assert found()["uid-p"].node == "n20"
 
 
 def test_pods_are_listed_by_node_in_order() -> None:
@@ -60,3 +62,34 @@ def test_pods_are_listed_by_node_in_order() -> None:
     names = ("b", "a")
     journal.observe(Relisted((), tuple(pod(name, node_name="n1") for name in names)))
     assert [each["name"] for each in by_node(journal.now())["n1"]] == ["a", "b"]
+
+
+def status(name: str, *notes: str) -> pb.NodeStatus:
+    return pb.NodeStatus(name=name, agent="online", in_cluster=True, schedulable=True, notes=notes)
+
+
+def test_a_board_whose_notes_change_all_the_time_costs_the_others_nothing() -> None:
+    now_s = [0.0]
+    journal = BoardJournal(lambda: now_s[0])
+    for at in range(500):
+        now_s[0] = float(at)
+        quiet = status("quiet", "throttled", f"{at} messages lost")
+        journal.look((quiet, status("loud", *(f"no {at} {'x' * 999}" for _ in range(99)))))
+    first, middle, last = (journal.at(at_s) or {} for at_s in (0.5, 250.5, 499.5))
+    assert [each["quiet"].notes for each in (first, middle, last)] == [("throttled",)] * 3
+    assert ["loud" in each for each in (first, middle, last)] == [False, False, True]
+    assert len(journal._states["loud"]) == 64
+    assert len("".join(last["loud"].notes)) <= 8 * 80
+
+
+def test_boards_that_come_and_go_take_a_bounded_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_journal, "_MOST_BOARDS", 10)
+    now_s = [0.0]
+    journal = BoardJournal(lambda: now_s[0])
+    for at in range(100):
+        now_s[0] = float(at)
+        journal.look((status("stays"), status(f"b{at}")))
+    assert len(journal._states) <= 11
+    states = journal.at(50.0)
+    assert states is not None
+    assert "stays" in states

@@ -5,9 +5,11 @@ import json
 import socket
 import threading
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
+from leadline_controller.api import web as web_server
 from leadline_controller.api import web_feed, web_json
 from leadline_controller.api.web import WebLimits, WebServer
 from leadline_controller.api.web_feed import Feed
@@ -217,6 +219,22 @@ async def test_at_most_so_many_streams(harness: ControllerHarness) -> None:
             assert status == 503
             assert "close one" in answer["error"]
         await until_a_stream_is_free(harness, address)
+
+
+async def test_beyond_them_the_oldest_page_of_the_peer_with_the_most_gives_way(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = iter("aaabb")  # asked twice for the last page, which finds no place
+
+    monkeypatch.setattr(web_server, "_peer", lambda _: next(peers))
+    limits = WebLimits(streams=3, followed_s=0.0)
+    async with answering(harness, limits=limits) as address, AsyncExitStack() as stack:
+        pages = [await stack.enter_async_context(streaming(address)) for _ in range(4)]
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await pages[0].next()
+        harness.report("n1", cpu_percent=77.0)
+        for page in pages[1:]:
+            assert (await page.until("overview"))["nodes"]
 
 
 async def until_a_stream_is_free(harness: ControllerHarness, address: str) -> None:

@@ -280,7 +280,7 @@ def test_the_address_comes_from_the_environment(
     ("arguments", "said"),
     [
         (["--address", "somewhere"], "expected host:port"),
-        (["--address", "192.0.2.1:50505"], "--ca, --cert and --key"),
+        (["--address", "192.0.2.1:25505"], "--ca, --cert and --key"),
         (["--ca", "ca.pem"], "give all three"),
         (["--ca", "none.pem", "--cert", "none.pem", "--key", "none.pem"], "cannot read none.pem"),
     ],

@@ -77,7 +77,7 @@ def test_binding_needs_certificates_and_a_setting_of_the_controller(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.count("\n") == 1
-    assert "--bind: expected an https address, got http://127.0.0.1:50506" in told.err
+    assert "--bind: expected an https address, got http://127.0.0.1:25506" in told.err
     for options, named in (((), False), (("--bind",), True)):
         assert run(["kube", "extender-config", "--address", "https://x:1", *TLS, *options]) == 0
         assert ("needs bind = true in [extender]" in capsys.readouterr().out) == named
@@ -113,7 +113,7 @@ def test_the_file_and_the_documentation_name_the_same_place_on_k3s(
 WRONG = [
     (["--address", "http://10.0.0.5:1"], "expected https, because 10.0.0.5 is another machine"),
     (["--address", "ftp://10.0.0.5:1"], "expected https://host:port"),
-    (["--address", "10.0.0.5:50506"], "expected https://host:port"),
+    (["--address", "10.0.0.5:25506"], "expected https://host:port"),
     (["--address", "https://10.0.0.5:x", *TLS], "--address https://10.0.0.5:x: "),
     (["--address", "https://[::1", *TLS], "--address https://[::1: "),
     (["--address", "https://10.0.0.5:1"], "--ca, --cert, --key: missing"),

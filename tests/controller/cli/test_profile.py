@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
@@ -105,6 +106,85 @@ def test_the_shortest_connect_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_page_that_fails_is_not_measured(status: int, path: str, said: str) -> None:
     with service(0, status) as port, pytest.raises(TimingError, match=said):
         timed("127.0.0.1", port, path, 3, 10.0)
+
+
+@contextmanager
+def answering_with(said: bytes) -> Iterator[int]:
+    """A server that says just this on each connection, and ends it; yields its port."""
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(said)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [
+        ("308 Moved\r\nLocation: /detect/", "", "answered 308, a redirect to /detect/; name the p"),
+        ("301 Moved\r\nLocation: https://x.example/", "moved", "a redirect to https://x.example/;"),
+        ("302 Found\r\nLocation: /\x1b[2J\x07", "", r"a redirect to /\?\[2J\?; name the page"),
+        ("307 Moved", "", "answered 307; name a page with --path"),
+        ("304 Not Modified", "", "answered 304; name a page"),
+        ("101 Switching Protocols\r\nUpgrade: x", "", "answered 101; name a page"),
+        ("202 Accepted", "queued", "answered 202; name a page"),
+        ("204 No Content", "", "answered 204; name a page"),
+        ("401 Unauthorized", "who are you?", "answered 401; name a page"),
+        ("503 Busy\r\nRetry-After: 1", "", "answered 503; name a page"),
+        ("200 OK\r\nContent-Length: 10", "half", "the answer ended 6 bytes early; look at"),
+        ("200 OK\r\nTransfer-Encoding: chunked", "5\r\nhalf", "IncompleteRead"),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_an_answer_that_is_not_the_services_work_is_not_measured(
+    version: str, head: str, body: str, said: str
+) -> None:
+    answer = f"HTTP/{version} {head}\r\n\r\n{body}".encode()
+    with answering_with(answer) as port, pytest.raises(TimingError, match=said) as refused:
+        timed("127.0.0.1", port, "/detect", 3, 10.0)
+    assert f"http://127.0.0.1:{port}/detect: " in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "closed connection without response"),
+        (
+            b"\x15\x03\x03\x00\x02\x02\x16",
+            "it speaks TLS; name its port for plain HTTP with --port",
+        ),
+        (b"220 mail.example ESMTP\x07\r\n", "it does not speak HTTP .220 mail"),
+        (
+            b"HTTP/1.0 400 Bad\r\n\r\nClient sent an HTTP request to an HTTPS server.",
+            "answered 400",
+        ),
+    ],
+)
+def test_what_is_no_plain_http_is_not_measured(answer: bytes, said: str) -> None:
+    with answering_with(answer) as port, pytest.raises(TimingError, match=said) as refused:
+        timed("127.0.0.1", port, "/", 3, 10.0)
+    assert str(refused.value).isprintable()
+
+
+async def test_a_redirect_is_told_in_one_line_and_nothing_is_saved(
+    leadline: Call, tmp_path: Path
+) -> None:
+    file = tmp_path / "profiles.json"
+    with answering_with(b"HTTP/1.1 308 Moved\r\nLocation: /detect/\r\n\r\n") as port:
+        asked = ("--pods", "app=web", "--port", str(port), "--path", "/detect")
+        code, out, line = await leadline(*asked, "--save", str(file))
+    assert (code, out, line.count("\n"), file.exists()) == (1, "", 1, False)
+    assert "/detect: answered 308, a redirect to /detect/; name the page" in line
 
 
 def test_a_silent_service_is_not_waited_for() -> None:

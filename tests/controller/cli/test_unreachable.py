@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from leadline_controller.api.settings import ServeSettings, TlsFiles
+from leadline_controller.cli import client
 from leadline_controller.cli.__main__ import run
 from leadline_controller.cli.unreachable import NotReachedError, cause_of
 
@@ -92,7 +93,7 @@ async def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_a_name_is_not_resolved(
     capsys: pytest.CaptureFixture[str], authority: Authority
 ) -> None:
-    line = await told(capsys, "no-such-host.invalid:50505", files(authority.client("me")))
+    line = await told(capsys, "no-such-host.invalid:25505", files(authority.client("me")))
     assert "the name no-such-host.invalid is not resolved" in line
     assert "--address" in line
 
@@ -239,3 +240,81 @@ async def test_a_controller_that_answers_has_no_such_cause(
     mine = files(authority.client("me")) if is_secure else None
     async with controller(served) as address:
         assert await asyncio.to_thread(cause_of, address, mine) is None
+
+
+def where_to_look(monkeypatch: pytest.MonkeyPatch, now: str, earlier: str) -> None:
+    """Have the command look for controllers of this and of earlier releases there."""
+    monkeypatch.delenv("LEADLINE_ADDRESS", raising=False)
+    monkeypatch.setattr(client, "DEFAULT_ADDRESS", now)
+    monkeypatch.setattr(client, "_EARLIER_ADDRESS", earlier)
+
+
+def closed() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+async def asked(
+    capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
+) -> tuple[str, str]:
+    """What `leadline nodes` prints and says."""
+    assert await asyncio.to_thread(run, ["nodes", *arguments]) == code
+    said = capsys.readouterr()
+    return said.out, said.err
+
+
+async def test_a_controller_of_an_older_release_answers_at_its_port(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with controller() as address:
+        where_to_look(monkeypatch, closed(), address)
+        out, line = await asked(capsys)
+        assert "NAME" in out
+        assert line.count("\n") == 1
+        assert f"older release answers at {address}" in line
+        assert "update the controller" in line
+
+
+async def test_where_one_of_this_release_answers_the_older_port_is_not_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with controller() as address:
+        with listening() as earlier:
+            where_to_look(monkeypatch, address, address_of(earlier))
+            assert (await asked(capsys))[1] == ""
+            earlier.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                earlier.accept()
+
+
+@pytest.mark.parametrize("variable", [False, True], ids=["option", "variable"])
+async def test_a_named_port_is_the_only_one_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: bool
+) -> None:
+    async with controller() as address:
+        where_to_look(monkeypatch, closed(), address)
+        named = closed()
+        if variable:
+            monkeypatch.setenv("LEADLINE_ADDRESS", named)
+        arguments = [] if variable else ["--address", named]
+        _, line = await asked(capsys, *arguments, code=UNREACHABLE)
+        assert f"cannot reach the controller at {named}" in line
+        assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["closed", "another program"])
+async def test_without_any_controller_the_port_of_this_release_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    now = closed()
+    async with await asyncio.start_server(_says_hello, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        where_to_look(monkeypatch, now, f"{host}:{port}" if other else closed())
+        _, line = await asked(capsys, code=UNREACHABLE)
+    assert f"cannot reach the controller at {now}" in line
+    assert line.count("\n") == 1
+
+
+async def _says_hello(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"220 hello, this is another program\r\n")
+    await writer.drain()
+    writer.close()

@@ -1,12 +1,14 @@
 """A machine whose clocks a test sets, and the decisions that it records."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from leadline_controller.decisions.explanation import Explanation, encode
 from leadline_controller.decisions.record import DecisionRecord
+from leadline_controller.decisions.store import Slices
 from leadline_controller.decisions.times import Moment
 
+Result = TypeVar("Result")
 UNIX_S = 1_800_000_000.0
 
 
@@ -50,3 +52,13 @@ class Machine:
             explanation=encode(Explanation()),
         )
         return record._replace(**changed)
+
+
+def ended(slices: Slices[Result]) -> Result:
+    """The result of a query, without anything between its slices."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: Result = end.value
+            return result

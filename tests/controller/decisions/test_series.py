@@ -12,12 +12,13 @@ from random import Random
 
 import numpy as np
 import pytest
+from leadline_controller.decisions import series
 from leadline_controller.decisions.database import MEMORY, Database
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.telemetry.series import COARSE, FINE, MEAN, Block, SeriesKey, resampled
 
-from tests.controller.decisions.decision_builder import UNIX_S, Machine
+from tests.controller.decisions.decision_builder import UNIX_S, Machine, ended
 
 MIB = 1024 * 1024
 CPU = SeriesKey("cpu_percent")
@@ -149,6 +150,30 @@ def test_a_lowered_limit_deletes_series_before_decisions(tmp_path: Path) -> None
     assert len(list(database.all())) == 51
     database.close()
     assert path.stat().st_size <= MIB
+
+
+def test_the_time_that_is_asked_for_costs_nothing_where_nothing_is_stored() -> None:
+    database, machine = open_database(), Machine()
+    for each in (START_S, START_S + COARSE.block_s):
+        database.write_series([("a", block(each)), ("b", block(each))], machine.now())
+    statements: list[str] = []
+    database._connection.set_trace_callback(statements.append)
+    for from_s, to_s in ((0, 12), (0, 2**62), (-(2**62), 2**62), (START_S + 1, 2**62)):
+        found = database.series("a", from_s, to_s)
+        assert len(found) == (0 if to_s == 12 else 4)
+    assert len(statements) < 60
+
+
+def test_the_blocks_of_a_time_come_a_few_boards_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "_AT_ONCE", 2)
+    store, boards = Store(HistorySettings(None), Machine().now), [f"b{each}" for each in range(5)]
+    store.write_series([(board, block()) for board in boards])
+    slices = store.series_at(START_S + 59)
+    for _ in range(3):  # decisions are written between them
+        next(slices)
+    found = ended(slices)
+    assert [board for board, each in found if each.resolution is FINE] == boards
+    assert [board for board, each in found if each.resolution is COARSE] == boards
 
 
 def test_a_damaged_block_costs_only_itself(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leadline_controller.decisions import database
 from leadline_controller.decisions.record import DecisionRecord, OutcomeChange, ages_s
 from leadline_controller.decisions.store import HistorySettings, Store
 
-from tests.controller.decisions.decision_builder import Machine
+from tests.controller.decisions.decision_builder import Machine, ended
 
 MINUTE_S = 61.0
 
@@ -34,7 +35,7 @@ def open_store(path: Path | None, machine: Machine, max_mb: int = 1) -> Store:
 
 
 def names_since(store: Store, age_s: float | None = None, limit: int = 1000) -> list[str]:
-    found, _ = store.since(age_s, limit)
+    found, _ = ended(store.since(age_s, limit))
     return [each.pod.removeprefix("default/") for each in found]
 
 
@@ -60,7 +61,7 @@ def test_the_last_decision_about_each_pod_oldest_first(machine: Machine) -> None
     for name, node in (("a", None), ("b", "n1"), ("a", "n2")):
         store.write([machine.record(name, node)])
         machine.wait(10)
-    records, truncated = store.since(None, 10)
+    records, truncated = ended(store.since(None, 10))
     assert [(each.pod, each.node, each.last.age_s(machine.now())) for each in records] == [
         ("default/b", "n1", 20.0),
         ("default/a", "n2", 10.0),
@@ -90,7 +91,26 @@ def test_since_returns_the_newest_and_reports_that_there_are_more(machine: Machi
         ["p2", "p3", "p4"],
         ["p0", "p1", "p2", "p3", "p4"],
     ]
-    assert [store.since(None, limit)[1] for limit in (3, 5)] == [True, False]
+    assert [ended(store.since(None, limit))[1] for limit in (3, 5)] == [True, False]
+
+
+def test_decisions_are_written_between_the_slices_of_a_listing(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_AT_ONCE", 2)
+    store = open_store(tmp_path / "d.db", machine)
+    store.write([machine.record(f"p{i}") for i in range(5)])
+    listing = store.since(None, 10)
+    for i in range(3):
+        next(listing)
+        store.write([machine.record(f"new-{i}")])
+        assert store.about(f"default/new-{i}", 1)
+    records, truncated = ended(listing)
+    listed = [each.pod for each in records if not each.pod.startswith("default/new-")]
+    assert listed == [f"default/p{i}" for i in range(5)]
+    assert not truncated
+    assert names_since(store) == [*(f"p{i}" for i in range(5)), *(f"new-{i}" for i in range(3))]
+    store.close()
 
 
 def test_a_listing_of_a_large_file_ends_in_time_and_says_that_there_are_more(
@@ -103,7 +123,7 @@ def test_a_listing_of_a_large_file_ends_in_time_and_says_that_there_are_more(
         machine.wait(1.0)
         return record if record.pod.endswith("9") else None
 
-    records, truncated = store.since(None, 1000, slowly)
+    records, truncated = ended(store.since(None, 1000, slowly))
     assert [each.pod for each in records] == ["default/p59"]
     assert truncated
     assert not store.problem
@@ -149,7 +169,7 @@ def test_a_decision_is_never_younger_than_the_next_one(tmp_path: Path) -> None:
     machine.unix_s = 1_800_000_000.0
     store.write([machine.record("next")])
     machine.wait(1000)
-    records, _ = store.since(None, 10)
+    records, _ = ended(store.since(None, 10))
     ages = list(ages_s(reversed(records), machine.now()))
     assert len(ages) == 2
     assert ages == sorted(ages)

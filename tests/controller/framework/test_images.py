@@ -157,3 +157,13 @@ def test_a_pull_takes_what_is_missing_behind_the_queue_at_the_nodes_speed() -> N
     assert pull.queue_mb.tolist() == [0.0, 10.0, 0.0, 0.0]
     assert pull.time_s[:3].tolist() == [pytest.approx(4.7), pytest.approx(22.0), 0.0]
     assert np.isnan(pull.time_s[3])
+
+
+def test_a_link_that_is_down_takes_long_and_is_not_unknown() -> None:
+    nodes = NodeTable([node("down"), node("down-and-queued", pulling_mb=10.0), node("has-it")])
+    known = ImageTable.of([Image("web:1", (BASE, WEB))])
+    table = replace(known, held={layer.digest: frozenset({"has-it"}) for layer in (BASE, WEB)})
+    time_s = table.pull(nodes, pod("web:1"), np.zeros(3)).time_s
+    assert np.isfinite(time_s).all()
+    assert time_s[1] > time_s[0] > 100_000
+    assert time_s[2] == 0

@@ -377,6 +377,7 @@ def test_only_nodes_of_which_a_test_is_due_are_looked_at_again() -> None:
     assert test.client in planner.due(names, LATER_S + INTERVAL_S)
 
 
+@pytest.mark.experiment
 def test_restarts_do_not_break_the_limit_of_a_metered_uplink() -> None:
     """A new controller starts every 20 minutes, and a board behind the uplink was never tested."""
     uplink = Uplink("lte", frozenset({"a"}), mbps=20.0, bytes_per_day=2_000_000)
@@ -497,9 +498,13 @@ class Day:
     ("seed", "budget"),
     [
         (1, BandwidthBudget()),
-        (2, BandwidthBudget(bytes_per_day=50_000_000)),
-        (3, BandwidthBudget(link_time_share=0.0001)),
-        (4, BandwidthBudget(link_time_share=0.01, bytes_per_day=10_000_000_000)),
+        pytest.param(2, BandwidthBudget(bytes_per_day=50_000_000), marks=pytest.mark.experiment),
+        pytest.param(3, BandwidthBudget(link_time_share=0.0001), marks=pytest.mark.experiment),
+        pytest.param(
+            4,
+            BandwidthBudget(link_time_share=0.01, bytes_per_day=10_000_000_000),
+            marks=pytest.mark.experiment,
+        ),
     ],
 )
 def test_over_a_day_no_budget_is_broken(seed: int, budget: BandwidthBudget) -> None:

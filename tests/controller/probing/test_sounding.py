@@ -89,7 +89,7 @@ def test_a_clustered_network_is_known_within_minutes(count: int, minutes: float,
 
 
 @pytest.mark.parametrize("network", [networks.clustered, *UNCLUSTERED])
-@pytest.mark.parametrize("minutes", [0.7, 1.5])
+@pytest.mark.parametrize("minutes", [0.7, pytest.param(1.5, marks=pytest.mark.experiment)])
 def test_estimates_are_better_than_serfs_from_the_same_samples(
     network: networks.Network, minutes: float
 ) -> None:
@@ -215,7 +215,16 @@ def test_boards_that_lie_are_left_out_and_no_other_board_is(
     assert summary["within_error_share"] >= 0.9
 
 
-@pytest.mark.parametrize("network", [networks.clustered, networks.switched, *UNCLUSTERED])
+@pytest.mark.parametrize(
+    "network",
+    [
+        networks.clustered,
+        *(
+            pytest.param(each, marks=pytest.mark.experiment)
+            for each in (networks.switched, *UNCLUSTERED)
+        ),
+    ],
+)
 def test_honest_boards_never_contradict_their_peers(network: networks.Network) -> None:
     truth = replace(truth_of(network, 40, 1, loss=0.05), noise=0.3)
     run = _WithLiars(truth, set(), lambda ms: ms)
@@ -297,7 +306,7 @@ def test_a_throttled_link_is_noticed_within_30_s_and_the_budget(
     assert run.telemetry.refused == {}
 
 
-@pytest.mark.parametrize("count", [2, 4, 20])
+@pytest.mark.parametrize("count", [2, 4, pytest.param(20, marks=pytest.mark.experiment)])
 def test_links_between_nodes_30_ms_apart_are_known_within_5_minutes(count: int) -> None:
     run = Sounding(truth_of(networks.far, count, 1))
     run.run(5)

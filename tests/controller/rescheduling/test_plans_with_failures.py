@@ -1,6 +1,7 @@
 """Plans with failures from a seed: refused evictions, lost answers, nodes and pods that vanish,
 kubelets that never report, and controllers that are killed anywhere. No pod is lost, no budget is
-broken, and no extra replica stays. `make test-moves` tries 200 plans, and `make test` a part."""
+broken, and no extra replica stays. `make test-moves` tries 200 plans, and `make test-experiments` a
+part."""
 
 from __future__ import annotations
 
@@ -196,6 +197,7 @@ def overspent(world: World) -> list[str]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.experiment
 async def test_no_pod_is_lost_and_no_budget_broken_in_plans_with_failures() -> None:
     outcomes: Counter[str] = Counter()
     moved = kills = 0

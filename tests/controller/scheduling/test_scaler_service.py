@@ -65,7 +65,11 @@ class Scene:
         self.state.apply(Relisted(tuple(nodes), pods))
         profile = DecisionProfile(strategy or ResponseTime(), FILTERS, Random(1))
         self.service = ScalerService(
-            self.state, telemetry.state, profile, self.clock, lambda _: self.rate_per_s
+            self.state,
+            telemetry.state,
+            profile,
+            self.clock,
+            lambda _counter, _client: self.rate_per_s,
         )
 
     async def value(self, metadata: Mapping[str, str], rate_per_s: float) -> float:

@@ -68,6 +68,19 @@ def test_a_layer_in_the_queue_is_not_missing_any_more() -> None:
     assert score(after).parts["time_s"].tolist() == [15.0, 40.0, 20.0]
 
 
+@pytest.mark.parametrize("queue", ["wait", "literal"])
+def test_a_node_that_has_every_layer_waits_for_nothing(queue: str) -> None:
+    layers = frozenset({"base", "own"})
+    nodes = [
+        node("full", registry_mbps=8.0, pulling_mb=400.0, image_layers=layers),
+        node("fast", registry_mbps=800.0),
+    ]
+    scores = score(replace(view(nodes), images=cluster().images), queue=queue)
+    assert scores.parts["time_s"].tolist() == [0.0, 1.0]
+    assert scores.finalists.tolist() == [0]
+    assert scores.why(0).startswith("0 s to pull 0 MB behind 0 MB")
+
+
 def test_w_is_the_maximum_for_the_time() -> None:
     assert score(cluster(), w=3).parts["speed"].tolist() == pytest.approx([3.0, 0.0, 2.4])
     assert score(cluster(), w=0).finalists.tolist() == [0, 1, 2]

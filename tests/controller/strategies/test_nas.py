@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from leadline_controller.framework.model import Link
 from leadline_controller.framework.options import build
+from leadline_controller.framework.preferences import nearly_best
 from leadline_controller.strategies.nas import PREFERRED_LABEL, Nas
 
 from tests.controller.builders import node, pod, view
@@ -30,6 +31,16 @@ def test_the_preferred_node_and_then_the_nearest_to_it(
     others = np.array([i for i in range(3) if i != at])  # it can no longer serve pods
     scores = Nas().score(cluster, wanted, others)
     assert others[scores.finalists].tolist() == [nearest]
+
+
+def test_no_other_node_is_as_good_as_a_preferred_one_however_near_it_is() -> None:
+    links = [Link("n1", "n2", 0.0), Link("n1", "n3", 0.2), Link("n2", "n3", 0.2)]
+    cluster = view(NODES, links=links)
+    scores = Nas().score(cluster, pod(annotations={"user-node": "n1"}), np.arange(3))
+    assert scores.finalists.tolist() == [0]
+    assert nearly_best(scores, scores.tolerance).tolist() == [0]
+    rest = Nas().score(cluster, pod(annotations={"user-node": "n1"}), np.array([1, 2]))
+    assert nearly_best(rest, rest.tolerance).tolist() == [0, 1]
 
 
 def test_the_reason_shows_the_distance() -> None:

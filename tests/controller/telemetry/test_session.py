@@ -148,6 +148,7 @@ def keep_sending(
     wait_until(arrived, "a report arrives")
 
 
+@pytest.mark.smoke
 def test_reports_arrive_with_their_properties(caplog: pytest.LogCaptureFixture) -> None:
     board = BoardMessages("n1")
     with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
@@ -370,6 +371,7 @@ def shown(certificate: Certificate) -> BrokerTls:
     return BrokerTls(certificate.ca_file, certificate.cert_file, certificate.key_file)
 
 
+@pytest.mark.smoke
 def test_tls_with_client_certificates(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:

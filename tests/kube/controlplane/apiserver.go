@@ -33,6 +33,7 @@ func runAPIServer(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("apiserver", flag.ExitOnError)
 	dir := flags.String("dir", "", "directory for data, certificates, token and kubeconfig (required)")
 	port := flags.Int("port", 0, "port on 127.0.0.1; 0 takes a free one")
+	kine := flags.String("kine", "", "program that keeps the data, in place of etcd")
 	tied := flags.Bool("until-stdin-closes", false, "end when standard input is closed")
 	_ = flags.Parse(args)
 	if *dir == "" || flags.NArg() > 0 {
@@ -41,11 +42,11 @@ func runAPIServer(ctx context.Context, args []string) error {
 	if *tied {
 		ctx = untilStdinCloses(ctx)
 	}
-	return serve(ctx, *dir, *port, func(*rest.Config) error { return nil })
+	return serve(ctx, *dir, *port, *kine, func(*rest.Config) error { return nil })
 }
 
-// serve also calls whenReady, once the API is.
-func serve(ctx context.Context, dir string, port int, whenReady func(admin *rest.Config) error) error {
+// serve also calls whenReady, once the API is. An empty kine is etcd.
+func serve(ctx context.Context, dir string, port int, kine string, whenReady func(admin *rest.Config) error) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -58,11 +59,11 @@ func serve(ctx context.Context, dir string, port int, whenReady func(admin *rest
 	if err != nil {
 		return err
 	}
-	etcd, etcdURL, err := startEtcd(ctx, filepath.Join(dir, "etcd"), filepath.Join(dir, "etcd.log"))
+	storeURL, stopStore, err := startStore(ctx, dir, kine)
 	if err != nil {
 		return err
 	}
-	defer etcd.Close()
+	defer stopStore()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
@@ -70,7 +71,7 @@ func serve(ctx context.Context, dir string, port int, whenReady func(admin *rest
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- runKubeAPIServer(ctx, listener, apiServerFlags(dir, etcdURL)) }()
+	go func() { ended <- runKubeAPIServer(ctx, listener, apiServerFlags(dir, storeURL)) }()
 
 	client := &rest.Config{
 		Host:            "https://" + listener.Addr().String(),
@@ -95,6 +96,18 @@ func serve(ctx context.Context, dir string, port int, whenReady func(admin *rest
 	case <-time.After(shutdownTime):
 		return fmt.Errorf("kube-apiserver did not end within %s of being told to", shutdownTime)
 	}
+}
+
+// startStore returns the store's URL and what ends it.
+func startStore(ctx context.Context, dir, kine string) (string, func(), error) {
+	if kine != "" {
+		return startKine(ctx, kine, filepath.Join(dir, "kine"), filepath.Join(dir, "kine.log"))
+	}
+	etcd, url, err := startEtcd(ctx, filepath.Join(dir, "etcd"), filepath.Join(dir, "etcd.log"))
+	if err != nil {
+		return "", nil, err
+	}
+	return url, etcd.Close, nil
 }
 
 // flagsText is the configuration; it is a file because the tests start released binaries with it too.

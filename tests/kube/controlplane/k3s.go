@@ -52,7 +52,7 @@ func runK3s(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err = serve(ctx, k3sServer, k3sPort, func(client *rest.Config) error {
+	err = serve(ctx, k3sServer, k3sPort, "", func(client *rest.Config) error {
 		if err := startTokens(ctx, client, filepath.Join(k3sServer, "certs", "apiserver.key")); err != nil {
 			return err
 		}

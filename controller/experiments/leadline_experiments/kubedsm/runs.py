@@ -5,6 +5,7 @@ settings, each on the loads that its authors logged with it, and changes of one 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -80,18 +81,18 @@ _SOME = (VARIED, BY_LOAD[-1])
 
 
 class Change(NamedTuple):
-    """A replay with one thing changed. method: whose logged loads it has. by_exact_age: see
-    Replay."""
+    """A replay with one thing changed. method: whose logged loads it has. ages: what it says of
+    them to Replay."""
 
     method: str
     changed: Method
     workloads: Sequence[str]
-    by_exact_age: bool = False
+    ages: Mapping[str, bool] = MappingProxyType({})
 
 
 CAPACITY, PROGRAM, NO_REORDER = "room=capacity", "qos=program last_replica=stays", "m_er=0"
 MIDMIG_AS_ORIGINAL, ORIGINAL_AS_MIDMIG = "MidMig as Original", "Original as MidMig"
-NOTHING_MOVES, BY_EXACT_AGE = "NoCloudOffload as NoMig", "scale-down by exact age"
+AGES_KEPT, BY_EXACT_AGE = "NoCloudOffload with ages kept", "scale-down by exact age"
 CHANGES: Mapping[str, Change] = {
     CAPACITY: Change(KUBEDSM, Method(KubeDsm(suggest=0), KubeDsm(room="capacity")), _SOME),
     PROGRAM: Change(
@@ -102,7 +103,7 @@ CHANGES: Mapping[str, Change] = {
     NO_REORDER: Change(KUBEDSM, kubedsm(5, 0), BY_LOAD),
     ORIGINAL_AS_MIDMIG: Change(KUBEDSM, kubedsm(2, 1), (VARIED,)),
     MIDMIG_AS_ORIGINAL: Change("MidMig", kubedsm(), (VARIED,)),
-    NOTHING_MOVES: Change("NoCloudOffload", kubedsm(0, 0), LOGGED_VARIED),
+    AGES_KEPT: Change("NoCloudOffload", kubedsm(0, 3), LOGGED_VARIED, {"keeps_ages": True}),
     **{
         f"{name} as default": Change(name, kubedsm(), (VARIED,))
         for name in TARGETS
@@ -113,7 +114,7 @@ CHANGES: Mapping[str, Change] = {
         for name, targets in TARGETS.items()
         if name not in _SAME_AS
     },
-    BY_EXACT_AGE: Change(K8S, METHODS[K8S], BY_LOAD, by_exact_age=True),
+    BY_EXACT_AGE: Change(K8S, METHODS[K8S], BY_LOAD, {"by_exact_age": True}),
 }
 
 
@@ -149,14 +150,9 @@ class Runs:
         progress(1.0)
 
     def _replayed(self, name: str, load: str, draw: int) -> Sequence[Outcome]:
-        _, changed, _, by_exact_age = self._wanted[name]
+        _, changed, _, ages = self._wanted[name]
         return [
-            replay(
-                log,
-                changed,
-                Random(f"{self._seed} {draw} {load} {number}"),
-                by_exact_age=by_exact_age,
-            )
+            replay(log, changed, Random(f"{self._seed} {draw} {load} {number}"), **ages)
             for number, log in enumerate(self._logs[name, load])
         ]
 

@@ -113,11 +113,20 @@ class Replay:
 
     random: of the order in which pods arrive, of ties, and of which of equal pods leaves.
     by_exact_age: whether the youngest pod leaves at a scale-down, not any of about its age.
+    keeps_ages: whether a moved pod keeps its age. It is created again, so its age begins anew.
     """
 
-    def __init__(self, method: Method, random: Random, *, by_exact_age: bool = False) -> None:
+    def __init__(
+        self,
+        method: Method,
+        random: Random,
+        *,
+        by_exact_age: bool = False,
+        keeps_ages: bool = False,
+    ) -> None:
         self.method = method
         self._by_exact_age = by_exact_age
+        self._keeps_ages = keeps_ages
         self.view = empty_cluster()
         self.running: list[Running] = []
         self.migrations = 0
@@ -200,11 +209,12 @@ class Replay:
         self._is_settled = not plan.moves
 
     def _carry_out(self, plan: BatchPlan, now_s: float) -> None:
-        """The moves of a plan. A moved pod is created again, so its age is 0."""
+        """The moves of a plan."""
         for move in plan.moves:
             self.running.remove((move.pod, move.source))
             self.running.append((move.pod, move.target))
-            self._made_at_s[move.pod.key] = now_s
+            if not self._keeps_ages:
+                self._made_at_s[move.pod.key] = now_s
         self.migrations += len(plan.moves)
 
 
@@ -216,9 +226,9 @@ class Outcome(NamedTuple):
     migrations: int
 
 
-def replay(log: Log, method: Method, random: Random, *, by_exact_age: bool = False) -> Outcome:
-    """Replay the pods of a log. by_exact_age: see Replay."""
-    run = Replay(method, random, by_exact_age=by_exact_age)
+def replay(log: Log, method: Method, random: Random, **ages: bool) -> Outcome:
+    """Replay the pods of a log. ages: by_exact_age and keeps_ages of Replay."""
+    run = Replay(method, random, **ages)
     rows = (dict(zip(SERVICES, row, strict=True)) for row in log.pods.tolist())
     counts = [run.sample(wanted) for wanted in rows]
     return Outcome(np.array(counts), run.migrations)

@@ -6,7 +6,7 @@ from click.shell_completion import get_completion_class
 VARIABLE = "_LEADLINE_COMPLETE"
 
 
-@click.command(epilog="Example: leadline completion bash > ~/.bash_completion")
+@click.command(epilog="Example: leadline completion bash >> ~/.bash_completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print what SHELL needs to complete commands and options of leadline. For this session only:

@@ -52,7 +52,7 @@ def kube() -> None:
 @click.option(
     "--deletion-cost",
     is_flag=True,
-    help="Also let it annotate pods, for kubernetes.deletion_cost (Kubernetes 1.30 or newer).",
+    help="Also let it annotate pods, for kubernetes.deletion_cost.",
 )
 @click.option(
     "--preemption/--no-preemption",
@@ -63,7 +63,8 @@ def kube() -> None:
 def manifests(
     rescheduling: bool, pull_secrets: tuple[str, ...], deletion_cost: bool, preemption: bool
 ) -> None:
-    """Print the controller's service account with the least rights that it needs, as YAML."""
+    """Print the controller's service account with the least rights that it needs, as YAML. A
+    policy, of Kubernetes 1.30 or newer, limits them to single fields."""
     folder = files("leadline_controller.kube") / "manifests"
     parts = ["rights.yaml", *(["preemption.yaml"] if preemption else [])]
     parts += ["rescheduling.yaml"] if rescheduling else []
@@ -102,12 +103,12 @@ def _secret_rights(namespace: str, names: list[str]) -> list[dict[str, object]]:
 
 @kube.command(
     "extender-config",
-    epilog="Example: leadline kube extender-config --address https://10.0.0.5:50506 "
+    epilog="Example: leadline kube extender-config --address https://10.0.0.5:25506 "
     "--ca /etc/leadline/ca.pem --cert /etc/leadline/cert.pem --key /etc/leadline/key.pem",
 )
 @click.option(
     "--address",
-    default="http://127.0.0.1:50506",
+    default="http://127.0.0.1:25506",
     show_default=True,
     help="URL of the controller's extender, as kube-scheduler reaches it.",
 )

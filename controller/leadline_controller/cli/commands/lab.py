@@ -22,7 +22,7 @@ from leadline_controller.lab.errors import LabError, SpecError
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec, load_spec
 
 _CLUSTER = "demo"
-_MAP_HOST, _MAP_PORT = "127.0.0.1", 50509
+_MAP_HOST, _MAP_PORT = "127.0.0.1", 25509
 _INTERVAL_S = 2
 _LOCAL_BOARDS = ("board-1", "board-2", "board-3", "board-4")
 # Three of the four boards have a throttled link, and two of those are far away.

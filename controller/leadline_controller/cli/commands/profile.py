@@ -23,6 +23,8 @@ from leadline_controller.scheduling.service_profiles import (
     write_profiles,
 )
 
+_TIMES = ("WORK", "DEVIATION")
+
 
 @click.command(
     epilog="Example: leadline profile --pods app=web --port 8080 --path /detect "
@@ -127,16 +129,18 @@ def _saved(file: Path | None) -> list[ServiceProfile]:
 
 def _tables(service: ServiceProfile) -> Iterable[Any]:
     yield table(
-        ("NODE", "CLASS", "WORK", "DEVIATION", "ROUND TRIP"),
+        ("NODE", "CLASS", *_TIMES, "ROUND TRIP"),
         [
             (name, each.node_class or "none", *_ms(each.ms, each.deviation_ms, each.rtt_ms))
             for name, each in sorted(service.boards.items())
         ],
+        numbers=(*_TIMES, "ROUND TRIP"),
     )
     if classes := service.classes():
         yield table(
-            ("CLASS", "WORK", "DEVIATION", "BOARDS"),
-            [(name, *_ms(ms, spread), str(count)) for name, (ms, spread, count) in classes.items()],
+            ("CLASS", *_TIMES, "BOARDS"),
+            [(name, *_ms(ms, spread), count) for name, (ms, spread, count) in classes.items()],
+            numbers=(*_TIMES, "BOARDS"),
         )
 
 

@@ -15,7 +15,7 @@ _POLL_S = 1.0
 _NOW = "now"
 
 
-@click.command(epilog="Example: leadline reschedule --dry-run, then --apply with the plan's id")
+@click.command(epilog="Example: leadline reschedule --dry-run")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing; the default.")
 @click.option(
     "--apply",

@@ -69,7 +69,7 @@ def _tables(wide: bool) -> Iterable[Any]:
             else:
                 meaning = f"{o.help} ({_range(o)})" if o.choices else o.help
                 rows.append((f"  {o.name}", value_text(o.default), o.unit, meaning))
-    yield table(columns, rows)
+    yield table(columns, rows, keys=2 if wide else 1)
 
 
 def _range(option: Option) -> str:

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from leadline_controller.framework.images import MIN_MBPS
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import CLASS_LABEL
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints, LinkTable, NodeTable
 
-# The bandwidth of a link without free capacity, so that every delay is finite.
-_MIN_MBPS = 0.001
 _MAX_EXPONENT = 1000
 
 # Round trips on one wired network differ by this much from one measurement to the next.
@@ -27,7 +26,7 @@ def transfer_s(view: ClusterView, pod: Pod, volume_mb: float, nodes: Ints) -> Fl
     """
     megabits = volume_mb * 8
     if pod.annotations.bandwidth_mbps:
-        return np.full(nodes.size, megabits / max(pod.annotations.bandwidth_mbps, _MIN_MBPS))
+        return np.full(nodes.size, megabits / max(pod.annotations.bandwidth_mbps, MIN_MBPS))
     free_mbps = view.bandwidth_free_mbps()[nodes]
     if np.isnan(free_mbps).all():
         return np.zeros(nodes.size)
@@ -39,7 +38,7 @@ def slowest_where_unknown_mbps(mbps: Floats) -> Floats:
     slowest known one, and all as 1 if none is known."""
     known = mbps[~np.isnan(mbps)]
     slowest = known.min() if known.size else 1.0
-    return np.maximum(np.where(np.isnan(mbps), slowest, mbps), _MIN_MBPS)
+    return np.maximum(np.where(np.isnan(mbps), slowest, mbps), MIN_MBPS)
 
 
 def unknown_rtt_option() -> Any:

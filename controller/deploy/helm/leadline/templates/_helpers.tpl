@@ -15,7 +15,7 @@ key_file: {{ $folder }}/tls.key
 
 {{- /* All settings, as YAML: what the chart knows itself, under what the values say. */}}
 {{- define "leadline.settings" -}}
-{{- $own := dict "health" (dict "address" "0.0.0.0:50510") -}}
+{{- $own := dict "health" (dict "address" "0.0.0.0:25510") -}}
 {{- $broker := dict -}}
 {{- if .Values.broker.enabled -}}
 {{- $_ := set $broker "host" "leadline-broker.kube-system.svc" -}}
