@@ -21,6 +21,9 @@ from leadline_agent.text import one_line
 MAX_FILE_BYTES, MAX_LINE = 64 * 1024, 1000
 DEFAULT_PATH = Path("/etc/leadline/agent.toml")
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?")
+# A name of a Kubernetes object (RFC 1123) that the label kubernetes.io/hostname can have as value.
+_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NODE_NAME = re.compile(rf"(?=.{{1,63}}\Z){_LABEL}(?:\.{_LABEL})*")
 _HOST = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*")
 
 
@@ -191,7 +194,7 @@ def _read(path: Path) -> str:
         os.close(fd)
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: expected at most {MAX_FILE_BYTES} bytes")
-    return data.decode()
+    return data.decode("utf-8-sig")  # editors of Windows begin with a byte order mark
 
 
 def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
@@ -246,9 +249,14 @@ def _table(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _own_name(where: str) -> str:
-    name = socket.gethostname()
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"{where}: node: expected {_NAME_EXPECTED}: the host name is {name!r}")
+    """The node's name as k3s and kubelets make it of the host name, in lower case."""
+    host = socket.gethostname()
+    name = host.strip().lower()
+    if not _NODE_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{where}: node: expected the name of this board's node, because no node can have that "
+            f"of the host, {_displayed(host)}"
+        )
     return name
 
 

@@ -176,9 +176,16 @@ class Agent:
         self._network_s, self._network_before_test = now_s, ()
         has_progressed = any(run.outcome == pb.CollectorRun.OK for run in report.collectors)
         for name in self._probes.take_failed():
-            report.collectors.add(name=name, outcome=pb.CollectorRun.FAILED)
-        self._session.publish(report)
+            report.collectors.add(
+                name=name, outcome=pb.CollectorRun.FAILED, why="its thread failed and restarts"
+            )
         self._write_textfile(report)
+        # Each byte counts over mobile networks: that a collector is well needs no words.
+        failed = [run for run in report.collectors if run.outcome == pb.CollectorRun.FAILED]
+        report.ClearField("collectors")
+        for run in failed:
+            report.collectors.add(name=run.name, outcome=run.outcome, why=run.why)
+        self._session.publish(report)
         if has_progressed:
             self._progress_s = now_s
             if not self._is_ready:

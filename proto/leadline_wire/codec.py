@@ -155,7 +155,8 @@ def _check_birth(message: pb.Birth, _: topics.Topic) -> None:
     _check_most("dropped_messages", message.dropped_messages, MOST_COUNT)
 
 
-def _check_report(message: pb.Report, _: topics.Topic) -> None:
+def check_report(message: pb.Report, _: topics.Topic | None = None) -> None:
+    """Check the values of a report or a part of one. Raises MessageError."""
     cpu, disk, network = message.cpu, message.disk, message.network
     _check_count("network", network, MOST_INTERFACES)
     # All are checked at once against the bound of rates, because this is a hot path.
@@ -190,8 +191,13 @@ def _check_report(message: pb.Report, _: topics.Topic) -> None:
         raise MessageError(Fault.OUT_OF_RANGE, "memory.available_bytes is more than the total")
     _check_count("collectors", message.collectors, MOST_COLLECTORS)
     for run in message.collectors:
-        if len(run.name) > MAX_TEXT or run.duration_us > MOST_DURATION_US:
+        if (
+            len(run.name) > MAX_TEXT
+            or len(run.why) > MAX_TEXT
+            or run.duration_us > MOST_DURATION_US
+        ):
             _check_text("collectors.name", run.name)
+            _check_text("collectors.why", run.why)
             _check_most("collectors.duration_us", run.duration_us, MOST_DURATION_US)
 
 
@@ -274,7 +280,7 @@ def _check_count(what: str, items: Sized, most: int) -> None:
 _Check = Callable[[Any, topics.Topic], None]
 _KINDS: Mapping[topics.Kind, tuple[type[TelemetryMessage], tuple[_Check, ...]]] = {
     topics.Kind.BIRTH: (pb.Birth, (_check_origin, _check_numbered, _check_birth)),
-    topics.Kind.REPORT: (pb.Report, (_check_origin, _check_numbered, _check_report)),
+    topics.Kind.REPORT: (pb.Report, (_check_origin, _check_numbered, check_report)),
     topics.Kind.RTT: (pb.RttReport, (_check_origin, _check_numbered, _check_rtt)),
     topics.Kind.BANDWIDTH: (
         pb.BandwidthReport,

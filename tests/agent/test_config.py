@@ -168,3 +168,39 @@ def test_an_endless_or_blocking_file_is_refused(tmp_path: Path) -> None:
     for path in (Path("/dev/zero"), tmp_path / "fifo", tmp_path):
         with pytest.raises(ConfigError, match="expected a regular file"):
             load(path, {})
+
+
+@pytest.mark.parametrize(
+    ("host", "node"),
+    [
+        ("pi-1", "pi-1"),
+        ("Pi-1", "pi-1"),
+        ("RaspberryPi.LAN", "raspberrypi.lan"),
+        (" pi ", "pi"),
+        ("x" * 63, "x" * 63),
+    ],
+)
+def test_the_node_is_named_as_kubernetes_names_it_by_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, node: str
+) -> None:
+    monkeypatch.setattr("leadline_agent.config.socket.gethostname", lambda: host)
+    assert load_text(tmp_path, "").node == node
+
+
+@pytest.mark.parametrize(
+    "host", ["", "raspberry_pi", "-pi", "pi-", "pi.", "pi..lan", "pi.-a", "büro", "x" * 64, "a\nb"]
+)
+def test_a_host_name_that_no_node_can_have_is_one_line_that_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr("leadline_agent.config.socket.gethostname", lambda: host)
+    with pytest.raises(ConfigError, match="node: expected the name of this board's node") as error:
+        load_text(tmp_path, "")
+    assert len(str(error.value).splitlines()) == 1
+    assert load_text(tmp_path, LOCAL).node == "pi-1"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + LOCAL.replace("\n", "\r\n").encode())
+    assert load(path, {}).node == "pi-1"

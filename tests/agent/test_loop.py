@@ -173,11 +173,25 @@ def test_a_probe_that_failed_is_in_the_next_report(
     agent.tick(now_s + 5)
     agent.tick(now_s + 10)
     first, second = (sample for sample in published if isinstance(sample, pb.Report))
-    assert (first.collectors[-1].name, first.collectors[-1].outcome) == (
-        "ping",
-        pb.CollectorRun.FAILED,
-    )
-    assert len(second.collectors) == len(first.collectors) - 1
+    why = "its thread failed and restarts"
+    told = pb.CollectorRun(name="ping", outcome=pb.CollectorRun.FAILED, why=why)
+    assert told in first.collectors
+    assert told not in second.collectors
+
+
+def test_a_report_says_which_collectors_failed_and_no_more(
+    agent: Agent, published: list[pb.Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [
+        pb.CollectorRun(name="cpu", outcome=pb.CollectorRun.OK, duration_us=300),
+        pb.CollectorRun(name="disk", outcome=pb.CollectorRun.FAILED, duration_us=3, why="EIO"),
+        pb.CollectorRun(name="temperature", outcome=pb.CollectorRun.ABSENT, duration_us=3),
+    ]
+    monkeypatch.setattr(Collectors, "collect", lambda _: pb.Report(collectors=runs))
+    agent.tick(time.monotonic() + 5)
+    (report,) = (sample for sample in published if isinstance(sample, pb.Report))
+    failed = pb.CollectorRun(name="disk", outcome=pb.CollectorRun.FAILED, why="EIO")
+    assert list(report.collectors) == [failed]
 
 
 class CountedNetwork:

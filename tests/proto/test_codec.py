@@ -28,7 +28,7 @@ MESSAGES: dict[Kind, TelemetryMessage] = {
     Kind.REPORT: pb.Report(
         origin=ORIGIN,
         timing=TIMING,
-        cpu=pb.Cpu(busy_percent=12.5, load_1m=0.5, cores=4, frequency_mhz=1500),
+        cpu=pb.Cpu(busy_percent=12.5, load_1m=0.5, frequency_mhz=1500),
         memory=pb.Memory(total_bytes=1000, available_bytes=400),
         disk=pb.Disk(read_bytes_per_s=10, written_bytes_per_s=20),
         network=[pb.NetworkInterface(name="eth0", packets_sent_per_s=5, link_mbps=1000)],

@@ -6,6 +6,8 @@ from pathlib import Path
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent import files
+from leadline_agent.collectors.memory import read_memory
 from leadline_agent.config import Settings
 
 # In order of preference: the device tree of a Pi, then the DMI tables of a PC.
@@ -16,14 +18,14 @@ def read_board(
     sys_root: Path, version: str, settings: Settings, probes: tuple[str, ...]
 ) -> pb.Birth:
     """The birth message, as far as it is constant while the agent runs."""
-    system = os.uname()
+    system, memory = os.uname(), read_memory()
     return pb.Birth(
         agent_version=version,
         hardware_model=hardware_model(sys_root),
         architecture=system.machine,
         kernel=system.release,
         cores=psutil.cpu_count(),
-        memory_bytes=psutil.virtual_memory().total,
+        memory_bytes=memory.total_bytes if memory.HasField("total_bytes") else None,
         address=settings.probe.address,
         interval_s=round(settings.interval_s),
         probes=probes,
@@ -33,9 +35,6 @@ def read_board(
 def hardware_model(sys_root: Path) -> str:
     """The name of the board, "" if there is none. Device tree strings end with a NUL."""
     for name in MODELS:
-        try:
-            text = (sys_root / name).read_bytes()
-        except OSError:
-            continue
-        return text.decode(errors="replace").strip("\0\n ")[:100]
+        if model := (files.text(sys_root / name) or "").strip("\0\n "):
+            return model[:100]
     return ""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from leadline_wire import codec
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 
@@ -12,7 +13,14 @@ class AbsentError(Exception):
 
 
 class TransientError(Exception):
-    """The value could not be read this time; the next reading may succeed."""
+    """What matters could not be read this time; the next reading may succeed.
+
+    report: what could be read all the same.
+    """
+
+    def __init__(self, why: str, report: pb.Report | None = None) -> None:
+        super().__init__(why)
+        self.report = report or pb.Report()
 
 
 class Collector(Protocol):
@@ -24,7 +32,8 @@ class Collector(Protocol):
     def collect(self) -> pb.Report:
         """A report with this collector's field, in which what is unknown is unset, never zero.
 
-        Raises AbsentError; any other exception is a failure of this run.
+        One value that cannot be read is unset; `leadline_agent.files` reads them so. Raises
+        AbsentError; TransientError or any other exception is a failure of this run.
         """
 
 
@@ -44,7 +53,9 @@ def register(name: str) -> Callable[[CollectorClass], CollectorClass]:
 
 
 def per_second(before: int, after: int, elapsed_ms: int) -> float | None:
-    """The rate of a counter; None (unknown) after a reset and where no time has passed."""
+    """The rate of a counter; None (unknown) after a reset, where no time has passed, and where no
+    hardware is so fast."""
     if elapsed_ms <= 0 or after < before:
         return None
-    return (after - before) * 1000 / elapsed_ms
+    rate = (after - before) * 1000 / elapsed_ms
+    return rate if rate <= codec.MOST_PER_S else None

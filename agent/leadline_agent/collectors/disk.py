@@ -2,32 +2,41 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent import files
 from leadline_agent.clock import boot_ms
-from leadline_agent.collectors.collector import AbsentError, per_second, register
+from leadline_agent.collectors.collector import (
+    AbsentError,
+    TransientError,
+    per_second,
+    register,
+)
+
+SECTOR_BYTES = 512  # of the kernel's counters, whatever the disk has
+MOST_SECTORS = (1 << 64) - 1
+Counters = tuple[int, int]  # bytes read and written
 
 
 @register("disk")
 class DiskCollector:
-    """Reads /proc/diskstats through psutil; sysfs shows which entries are disks."""
+    """Reads /proc/diskstats; sysfs shows which entries are disks."""
 
     def __init__(self, sys_root: Path) -> None:
         self._block = sys_root / "block"
-        self._before: Mapping[str, Any] = {}
+        self._before: Mapping[str, Counters] = {}
         self._before_ms = 0
 
     def collect(self) -> pb.Report:
-        """Rates since the previous reading. Raises AbsentError on a board without a disk."""
+        """Rates since the previous reading. Raises AbsentError on a board without a disk, and
+        TransientError if none can be read."""
         now_ms = boot_ms()
-        after = {
-            name: raw
-            for name, raw in psutil.disk_io_counters(perdisk=True, nowrap=False).items()
-            if self._is_whole(name)
-        }
+        text = files.proc("diskstats")
+        counters = {name: read for name, read in parse(text).items() if self._is_whole(name)}
+        after = {name: read for name, read in counters.items() if read is not None}
+        if not after and (counters or not text):
+            raise TransientError("/proc/diskstats cannot be read")
         if not after:
             raise AbsentError("no disk")
         disk = rates(self._before, after, now_ms - self._before_ms)
@@ -36,22 +45,31 @@ class DiskCollector:
 
     def _is_whole(self, name: str) -> bool:
         # A partition has no entry here; loop, ram, zram, dm and md have no device.
-        return (self._block / name.replace("/", "!") / "device").exists()
+        return files.exists(self._block / name.replace("/", "!") / "device")
 
 
-def rates(before: Mapping[str, Any], after: Mapping[str, Any], elapsed_ms: int) -> pb.Disk:
-    """The sum over the disks in both; unknown if there is none, or if a counter was reset.
+def parse(diskstats: str) -> dict[str, Counters | None]:
+    """The counters of each disk and partition, None where they are no numbers."""
+    found: dict[str, Counters | None] = {}
+    for line in diskstats.splitlines():
+        fields = line.split()
+        if len(fields) >= 10:
+            read, written = (files.number(fields[at], 0, MOST_SECTORS) for at in (5, 9))
+            found[fields[2]] = None
+            if read is not None and written is not None:
+                found[fields[2]] = read * SECTOR_BYTES, written * SECTOR_BYTES
+    return found
 
-    before, after: psutil's counters by disk.
-    """
+
+def rates(
+    before: Mapping[str, Counters], after: Mapping[str, Counters], elapsed_ms: int
+) -> pb.Disk:
+    """The sum over the disks in both; unknown if there is none, or if a counter was reset."""
     disks = before.keys() & after.keys()
 
-    def total(counter: str) -> float | None:
-        rates = [
-            per_second(getattr(before[disk], counter), getattr(after[disk], counter), elapsed_ms)
-            for disk in disks
-        ]
+    def total(at: int) -> float | None:
+        rates = [per_second(before[disk][at], after[disk][at], elapsed_ms) for disk in disks]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known and len(known) == len(rates) else None
 
-    return pb.Disk(read_bytes_per_s=total("read_bytes"), written_bytes_per_s=total("write_bytes"))
+    return pb.Disk(read_bytes_per_s=total(0), written_bytes_per_s=total(1))

@@ -52,6 +52,8 @@ LEASES_REMEMBERED = 16
 MAX_TTL_S = 120.0
 NOT_LISTENING_YET = "unable to connect"
 UNREADABLE = "what iperf3 said cannot be read"
+# What psutil raises where a file of /proc is missing, empty or strange.
+_UNREADABLE_PROC = (psutil.Error, OSError, ValueError, RuntimeError, LookupError, AttributeError)
 
 
 def is_installed() -> bool:
@@ -59,7 +61,10 @@ def is_installed() -> bool:
     # shutil.which does the same, and shutil imports three compressors: half a megabyte.
     if any(os.access(Path(folder, "iperf3"), os.X_OK) for folder in os.get_exec_path()):
         return True
-    return any(any(Path("/").glob(folder + LIBRARY)) for folder in LIBRARY_FOLDERS)
+    try:
+        return any(any(Path("/").glob(folder + LIBRARY)) for folder in LIBRARY_FOLDERS)
+    except OSError:
+        return False
 
 
 def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str | None:
@@ -350,7 +355,7 @@ class _LeaseMonitor:
     def _is_connected(self) -> bool:
         try:
             connections = self._process.net_connections(kind="tcp")
-        except psutil.Error:
+        except _UNREADABLE_PROC:
             return False
         return any(c.status == psutil.CONN_ESTABLISHED for c in connections)
 
@@ -358,7 +363,7 @@ class _LeaseMonitor:
         """Bytes by read and by write, as iperf3 uses sockets; 0 if the kernel does not count."""
         try:
             counters = self._process.io_counters()
-        except (psutil.Error, AttributeError):
+        except _UNREADABLE_PROC:
             return 0, 0
         return int(counters.read_chars), int(counters.write_chars)
 

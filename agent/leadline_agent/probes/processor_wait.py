@@ -10,6 +10,10 @@ from pathlib import Path
 import psutil
 from leadline_wire import codec
 
+from leadline_agent import files
+
+MOST_NS = 1 << 63
+
 
 class ProcessorWait:
     """What threads waited for a processor since this was created, and what a hypervisor took."""
@@ -47,18 +51,13 @@ class ProcessorWait:
 
 
 def _threads(pid: int) -> list[Path]:
-    try:
-        return list(Path(psutil.PROCFS_PATH, str(pid), "task").iterdir())
-    except OSError:
-        return []
+    return files.entries(Path(psutil.PROCFS_PATH, str(pid), "task"))
 
 
 def _waited_us(thread: Path) -> int:
-    try:
-        return int((thread / "schedstat").read_text(encoding="ascii").split()[1]) // 1000
-    except (OSError, ValueError, IndexError):
-        return 0
+    counters_ns = (files.text(thread / "schedstat") or "").split()
+    return (files.number("".join(counters_ns[1:2]), 0, MOST_NS) or 0) // 1000
 
 
 def _stolen_s() -> float:
-    return float(getattr(psutil.cpu_times(), "steal", 0.0))
+    return float(getattr(files.cpu_times_s(), "steal", 0.0))

@@ -5,6 +5,7 @@ in which they were measured, because a receiver counts a gap in the sequence num
 session's number grows with each start; its file is also the lock of the state folder.
 """
 
+import errno
 import fcntl
 import itertools
 import logging
@@ -47,6 +48,7 @@ STABLE_S = 30.0  # a connection that lasted longer resets the back-off
 _ATTEMPTS = itertools.count(1)
 FORGET_TIMEOUT_S = 15.0
 MAX_SESSION = 1 << 53
+CARD_FAULTS = frozenset((errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO))
 MAX_UNACKNOWLEDGED_S = 15.0  # after this the broker may be gone, so messages go to disk
 
 
@@ -61,18 +63,35 @@ def boot_id() -> bytes:
 
 
 class SessionLock:
-    """Locks the state folder; `session` is the number of this session."""
+    """Locks the state folder; `session` is the number of this session.
+
+    A card that is read-only, full or broken must not keep a board from being measured. Then nothing
+    is locked, and the session is the time since boot, which grows with each start as well.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         """Lock the folder and begin a session. Raises StateError."""
-        path = state_dir / "session"
+        self._fd: int | None = None
         try:
-            state_dir.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock(state_dir)
         except OSError as error:
-            raise StateError(
-                f"state_dir {state_dir}: {error.strerror}; the agent must be able to write there"
-            ) from None
+            if error.errno not in CARD_FAULTS:
+                raise StateError(
+                    f"state_dir {state_dir}: {error.strerror}; the agent must be able to write "
+                    "there"
+                ) from None
+            self.close()
+            self.session = boot_ms()
+            LOG.warning(
+                "state_dir %s: %s; the agent runs without it: what the broker has not taken is "
+                "lost when the agent or the board restarts",
+                *(state_dir, error.strerror),
+            )
+
+    def _lock(self, state_dir: Path) -> None:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        path = state_dir / "session"
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.session = next_session(os.pread(self._fd, 32, 0))
@@ -80,15 +99,14 @@ class SessionLock:
             os.pwrite(self._fd, b"%d\n" % self.session, 0)
             os.fsync(self._fd)
         except BlockingIOError:
-            os.close(self._fd)
+            self.close()
             raise StateError(f"state_dir {state_dir}: another agent is using it") from None
-        except OSError as error:
-            os.close(self._fd)
-            raise StateError(f"{path}: cannot be written: {error.strerror}") from None
 
     def close(self) -> None:
         """Unlock the folder."""
-        os.close(self._fd)
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd = None
 
 
 def next_session(text: bytes) -> int:

@@ -44,6 +44,8 @@ _COLUMNS: Mapping[str, tuple[str, str, float]] = {
         _BYTES_PER_MBIT,
     ),
     "disk_bytes_per_s": ("disk_usage_bytes_per_second", "Read and written together.", 1.0),
+    "load_1m": ("load1", "Load average of one minute.", 1.0),
+    "frequency_mhz": ("cpu_frequency_hertz", "Mean of the cores.", 1e6),
 }
 _FLAGS = {
     "throttled": "Whether heat or voltage slow the processor down.",
@@ -255,6 +257,15 @@ def _boards(table: BoardTable, openmetrics: bool) -> Iterator[str]:
             for reading in table.readings
         ]
         yield _lines(f"board_{flag}", help_text, labels, flags)
+    success = [
+        (f'{label[:-1]},collector="{_escaped(collector)}"}}', float(is_well))
+        for label, reading in zip(labels, table.readings, strict=True)
+        if reading is not None
+        for collector, is_well in reading.collectors.items()
+    ]
+    help_text = "Whether the collector read what it must; a probe has one only when it failed."
+    names, values = [name for name, _ in success], [is_well for _, is_well in success]
+    yield _lines("board_collector_success", help_text, names, values)
     help_text = "Messages that the board sent and that never came."
     yield _lines(
         "board_lost_messages", help_text, labels, table.lost, "counter", openmetrics=openmetrics

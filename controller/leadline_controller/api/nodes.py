@@ -137,6 +137,12 @@ class NodeReader:
             agent_version=agent.version if agent else "",
             hardware_model=agent.hardware_model if agent else "",
             address=agent.address if agent else "",
+            architecture=agent.architecture if agent else "",
+            kernel=agent.kernel if agent else "",
+            cores=agent.cores if agent else 0,
+            memory_bytes=agent.memory_bytes if agent else 0,
+            report_interval_s=agent.interval_s if agent else 0,
+            failed=board.failed if board else {},
         )
         if node is not None:
             at = self._view.table.index[name]

@@ -110,6 +110,11 @@ KINDS: Mapping[str, Kind] = {
         "check the load of the board and its agent; what it measures does not count",
         ("leadline node BOARD", *_AGENT),
     ),
+    "board-collector-failed": Kind(
+        "warning",
+        "see why at the board's notes, and mend what the agent cannot read",
+        ("leadline node BOARD", *_AGENT),
+    ),
     "board-host-limited": Kind(
         "note",
         "nothing: a busy board held the last bandwidth test back, so its link may do more",
@@ -262,11 +267,19 @@ def _servers(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         yield _problem("address-taken", each.where, f"{each.what}, for {duration(each.since_s)}")
 
 
+FAILED = " failed"  # the end of the state of a board whose collector or probe failed
 _STATES = {
     "under-voltage": ("board-under-voltage", "the supply voltage is too low"),
     "throttled": ("board-throttled", "throttled"),
     "host-limited": ("board-host-limited", "bandwidth is host-limited"),
 }
+
+
+def _of_state(state: str) -> tuple[str, str]:
+    """Kind of problem, and what is wrong."""
+    if state.endswith(FAILED):
+        return "board-collector-failed", f"{state}, so what it reads is unknown"
+    return _STATES.get(state, ("board-contradicting", f"{state} its peers'"))
 
 
 def _hears(status: pb.GetStatusResponse) -> bool:
@@ -306,8 +319,7 @@ def _boards(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
             what = "no agent was ever heard"
             names.setdefault(("board-without-agent", what), []).append(board.name)
         for state in board.states:
-            kind = _STATES.get(state, ("board-contradicting", f"{state} its peers'"))
-            names.setdefault(kind, []).append(board.name)
+            names.setdefault(_of_state(state), []).append(board.name)
         if board.HasField("clock_ahead_s") and abs(board.clock_ahead_s) >= SKEWED_S:
             skews_s[board.name] = abs(board.clock_ahead_s)
     if skews_s:

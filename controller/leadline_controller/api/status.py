@@ -12,7 +12,7 @@ from leadline_wire.v1 import control_pb2, status_pb2_grpc
 from leadline_wire.v1 import status_pb2 as pb
 
 from leadline_controller.api.nodes import InspectionSource, NodeReader
-from leadline_controller.api.problems import SKEWED_S, assess
+from leadline_controller.api.problems import FAILED, SKEWED_S, assess
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.telemetry.session import BrokerReading
 
@@ -165,17 +165,17 @@ class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
                 await asyncio.sleep(0)  # a decision must not wait for all boards
             node = reader.status(name)
             ahead_s = telemetry.clock_ahead_s(name, self._source.now_s())
-            states = list(_states(node))
+            said = list(states(node))
             if node.agent == "online" and node.HasField("report_age_s"):
                 ages_s.append(node.report_age_s)
             skewed = ahead_s is not None and abs(ahead_s) >= SKEWED_S
-            if node.agent != "online" or states or skewed:
+            if node.agent != "online" or said or skewed:
                 age_s = node.report_age_s if node.HasField("report_age_s") else None
                 boards.boards.append(
                     pb.BoardCondition(
                         name=name,
                         agent=node.agent,
-                        states=states,
+                        states=said,
                         report_age_s=age_s,
                         clock_ahead_s=ahead_s,
                     )
@@ -205,11 +205,13 @@ def _modes(source: InspectionSource) -> tuple[tuple[str, bool], ...]:
     return (("standalone", source.places), ("extender", source.advises))
 
 
-def _states(node: control_pb2.NodeStatus) -> Iterator[str]:
+def states(node: control_pb2.NodeStatus) -> Iterator[str]:
+    """What is to be said of a board, as BoardCondition has it."""
     yield from (note for note in _NAMED_STATES if note in node.notes)
     if any(metric.host_limited for metric in node.metrics):
         yield "host-limited"
     yield from (f"{what} contradict" for what in node.contradicting)
+    yield from (f"{name}{FAILED}" for name in sorted(node.failed))
 
 
 def _probing(budget: BudgetReading) -> pb.ProbingCondition:

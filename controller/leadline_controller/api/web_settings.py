@@ -60,7 +60,7 @@ class Login:
         if not protected and stat.S_IMODE(mode) & 0o077:
             raise ServeError(f"{path}: others may read it; chmod 600 it")
         try:
-            user, colon, password = line.decode().rstrip("\r\n").partition(":")
+            user, colon, password = line.decode("utf-8-sig").rstrip("\r\n").partition(":")
         except UnicodeDecodeError:
             user = colon = password = ""
         sound = user and colon and password.isprintable() and user.isprintable()

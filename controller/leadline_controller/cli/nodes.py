@@ -36,7 +36,12 @@ def document(status: pb.NodeStatus) -> dict[str, Any]:
         "agent": status.agent,
         "agent_version": status.agent_version or None,
         "hardware_model": status.hardware_model or None,
+        "architecture": status.architecture or None,
+        "kernel": status.kernel or None,
+        "cores": status.cores or None,
+        "memory_bytes": status.memory_bytes or None,
         "address": status.address or None,
+        "report_interval_s": status.report_interval_s or None,
         "report_age_s": optional(status, "report_age_s"),
         "metrics": {
             metric.name: {
@@ -55,6 +60,7 @@ def document(status: pb.NodeStatus) -> dict[str, Any]:
         "allocatable": _resources(status.allocatable) if in_cluster else None,
         "requested": _resources(status.requested) if in_cluster else None,
         "contradicting": list(status.contradicting),
+        "failed": dict(status.failed),
         "notes": list(status.notes),
     }
 
@@ -184,11 +190,19 @@ def node_details(response: pb.GetNodeResponse) -> Iterator[RenderableType]:
 def _facts(status: pb.NodeStatus) -> Table:
     cpu, memory = _requested(status)
     age_s = optional(status, "report_age_s")
+    every = f", every {status.report_interval_s} s" if status.report_interval_s else ""
+    hardware = (
+        status.hardware_model,
+        f"{status.cores} cores" if status.cores else "",
+        human.size(status.memory_bytes) if status.memory_bytes else "",
+        status.architecture,
+        f"Linux {status.kernel}" if status.kernel else "",
+    )
     facts = {
         "name": status.name,
         "agent": f"{status.agent} {status.agent_version}".strip(),
-        "last report": human.UNKNOWN if age_s is None else f"{human.age(age_s)} ago",
-        "board": status.hardware_model or human.UNKNOWN,
+        "last report": human.UNKNOWN if age_s is None else f"{human.age(age_s)} ago{every}",
+        "board": ", ".join(filter(None, hardware)) or human.UNKNOWN,
         "address": status.address or human.UNKNOWN,
         "interface": _mbps(status, "link_mbps"),
         "users' traffic": _mbps(status, "used_mbps"),

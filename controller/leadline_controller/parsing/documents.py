@@ -19,6 +19,7 @@ import yaml
 from leadline_controller.parsing.fields import FieldError
 
 MAX_BYTES = 16 * 1024 * 1024
+_BYTE_ORDER_MARK = "\ufeff"  # with which editors of Windows begin a file
 _MAX_DEPTH = 64
 # Of a YAML number: int() takes quadratic time, and rejects more than 4,300 digits.
 _MAX_DIGITS = 1000
@@ -75,6 +76,7 @@ def read_text(path: Path | None, most: int = MAX_BYTES) -> str:
 
 def parse_document(text: str) -> object:
     """The data in the text: JSON if it parses as JSON, else YAML. Raises FieldError."""
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(
@@ -116,7 +118,7 @@ def _parse_yaml(text: str, anchors: dict[str, Any] | None) -> object:
 def parse_toml(text: str) -> dict[str, Any]:
     """The tables in the text. Raises FieldError."""
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
     except tomllib.TOMLDecodeError as error:
         raise FieldError(str(error)[:_MAX_TOML_ERROR]) from None
     except RecursionError:

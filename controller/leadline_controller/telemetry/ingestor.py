@@ -139,6 +139,11 @@ class TelemetryIngestor:
             address=_printable(message.address),
             probes=tuple(_printable(probe) for probe in message.probes[:16]),
             dropped_messages=message.dropped_messages,
+            architecture=_printable(message.architecture),
+            kernel=_printable(message.kernel),
+            cores=message.cores,
+            memory_bytes=message.memory_bytes,
+            interval_s=message.interval_s,
         )
         if self._state.birth(agent, stamp):
             self._leases.on_birth(topic.node)

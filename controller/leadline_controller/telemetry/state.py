@@ -56,7 +56,7 @@ class TimesToLive:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent's birth and status. None and empty values are unknown."""
+    """An agent's birth and status. None, empty and 0 are unknown. interval_s: between reports."""
 
     node: str
     online: bool | None = None
@@ -65,6 +65,11 @@ class Agent:
     address: str = ""
     probes: tuple[str, ...] = ()
     dropped_messages: int = 0
+    architecture: str = ""
+    kernel: str = ""
+    cores: int = 0
+    memory_bytes: int = 0
+    interval_s: int = 0
 
 
 class BoardTable(NamedTuple):

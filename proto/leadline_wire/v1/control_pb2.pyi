@@ -58,7 +58,14 @@ class Measurement(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ..., confidence: _Optional[float] = ..., source: _Optional[str] = ..., host_limited: _Optional[bool] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s", "contradicting")
+    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s", "contradicting", "failed", "architecture", "kernel", "cores", "memory_bytes", "report_interval_s")
+    class FailedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +83,12 @@ class NodeStatus(_message.Message):
     NOTES_FIELD_NUMBER: _ClassVar[int]
     REPORT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     CONTRADICTING_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REPORT_INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
     name: str
     in_cluster: bool
     schedulable: bool
@@ -93,7 +106,13 @@ class NodeStatus(_message.Message):
     notes: _containers.RepeatedScalarFieldContainer[str]
     report_age_s: float
     contradicting: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., report_age_s: _Optional[float] = ..., contradicting: _Optional[_Iterable[str]] = ...) -> None: ...
+    failed: _containers.ScalarMap[str, str]
+    architecture: str
+    kernel: str
+    cores: int
+    memory_bytes: int
+    report_interval_s: int
+    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., report_age_s: _Optional[float] = ..., contradicting: _Optional[_Iterable[str]] = ..., failed: _Optional[_Mapping[str, str]] = ..., architecture: _Optional[str] = ..., kernel: _Optional[str] = ..., cores: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., report_interval_s: _Optional[int] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_bytes", "pods")

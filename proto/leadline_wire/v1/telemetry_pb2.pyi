@@ -104,7 +104,7 @@ class Temperature(_message.Message):
     def __init__(self, cpu_celsius: _Optional[float] = ...) -> None: ...
 
 class CollectorRun(_message.Message):
-    __slots__ = ("name", "outcome", "duration_us")
+    __slots__ = ("name", "outcome", "duration_us", "why")
     class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OUTCOME_UNSPECIFIED: _ClassVar[CollectorRun.Outcome]
@@ -118,10 +118,12 @@ class CollectorRun(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
     name: str
     outcome: CollectorRun.Outcome
     duration_us: int
-    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[CollectorRun.Outcome, str]] = ..., duration_us: _Optional[int] = ...) -> None: ...
+    why: str
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[CollectorRun.Outcome, str]] = ..., duration_us: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class RttReport(_message.Message):
     __slots__ = ("origin", "timing", "peers")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from leadline_agent.collectors import Collectors
 from leadline_agent.collectors.board import hardware_model
-from leadline_agent.collectors.collector import AbsentError, CollectorFactory
+from leadline_agent.collectors.collector import AbsentError, CollectorFactory, TransientError
+from leadline_wire import codec
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 MEMORY = pb.Memory(total_bytes=2, available_bytes=1)
@@ -48,8 +49,39 @@ def test_a_failed_collector_does_not_stop_the_others(
         "disk": pb.CollectorRun.ABSENT,
         "memory": pb.CollectorRun.OK,
     }
+    assert [run.why for run in report.collectors] == ["the card is loose", "", ""]
     assert "collector cpu: failed" in caplog.text
     assert "disk" not in caplog.text  # hardware that is not there is no complaint
+
+
+class Partly(Broken):
+    def collect(self) -> pb.Report:
+        raise TransientError("no total", pb.Report(memory=pb.Memory(available_bytes=1)))
+
+
+class Impossible(Broken):
+    def collect(self) -> pb.Report:
+        return pb.Report(temperature=pb.Temperature(cpu_celsius=9e9))
+
+
+def test_what_was_read_before_a_failure_counts(tmp_path: Path) -> None:
+    report = Collectors({"memory": Partly}, tmp_path).collect()
+    assert report.memory == pb.Memory(available_bytes=1)
+    (run,) = report.collectors
+    assert (run.outcome, run.why) == (pb.CollectorRun.FAILED, "no total")
+
+
+def test_a_value_that_the_controller_would_refuse_does_not_take_the_report_along(
+    tmp_path: Path,
+) -> None:
+    report = Collectors({"temperature": Impossible, "memory": Works}, tmp_path).collect()
+    codec.check_report(report)
+    assert report.memory == MEMORY
+    assert not report.HasField("temperature")
+    assert [run.outcome for run in report.collectors] == [
+        pb.CollectorRun.FAILED,
+        pb.CollectorRun.OK,
+    ]
 
 
 @pytest.mark.parametrize(

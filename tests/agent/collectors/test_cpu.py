@@ -5,6 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 from leadline_agent.collectors import cpu
+from leadline_agent.collectors.collector import TransientError
 from leadline_agent.collectors.cpu import CpuCollector, watch_hindrances
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -110,7 +111,37 @@ def test_a_missing_sensor_is_unknown_and_not_zero(proc: Path, tmp_path: Path) ->
     reading = CpuCollector(tmp_path / "sys").collect().cpu
     for name in ("frequency_mhz", "throttled", "under_voltage"):
         assert not reading.HasField(name)
-    assert reading.cores >= 1
+
+
+def test_a_pi_5_has_its_firmware_elsewhere(proc: Path, tmp_path: Path) -> None:
+    stat(proc, user=1, idle=1)
+    for name in (
+        "devices/platform/soc@107c000000/soc@107c000000:firmware",
+        "bus/platform/drivers/raspberrypi-firmware/soc:firmware",
+    ):
+        root = tmp_path / name.replace("/", "-")
+        write(root, f"{name}/get_throttled", "5\n")
+        reading = CpuCollector(root).collect().cpu
+        assert (reading.throttled, reading.under_voltage) == (True, True)
+        watched = watch_hindrances(root)()
+        assert watched == [pb.BandwidthReport.THROTTLED, pb.BandwidthReport.UNDER_VOLTAGE]
+
+
+@pytest.mark.parametrize("text", ["<unknown>\n", "", "-1\n", "0\n", "9" * 5000])
+def test_the_frequency_is_unknown_if_that_of_one_core_is(
+    proc: Path, tmp_path: Path, text: str
+) -> None:
+    stat(proc, user=1, idle=1)
+    write(tmp_path, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1500000\n")
+    write(tmp_path, "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", text)
+    assert not CpuCollector(tmp_path / "sys").collect().cpu.HasField("frequency_mhz")
+
+
+def test_without_cpu_times_it_fails_with_what_else_is_known(proc: Path, tmp_path: Path) -> None:
+    write(proc, "loadavg", "0.5 0.4 0.3 1/100 4321\n")
+    with pytest.raises(TransientError, match="/proc/stat") as failure:
+        CpuCollector(tmp_path / "sys").collect()
+    assert failure.value.report.cpu.load_1m == 0.5
 
 
 def schedstat(proc: Path, ran_ms: int, waited_ms: int) -> None:

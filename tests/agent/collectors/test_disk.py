@@ -1,7 +1,6 @@
 """The disk collector on a /proc/diskstats that is text."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,10 +17,6 @@ DISKSTATS = """\
  253       0 dm-0 4000 0 74000 800 2900 20 39000 700 0 600 500
  254       0 zram0 100 0 800 8 100 0 800 7 0 6 5
 """
-
-
-def counters(read: int, written: int) -> SimpleNamespace:
-    return SimpleNamespace(read_bytes=read, write_bytes=written)
 
 
 @pytest.fixture
@@ -58,12 +53,12 @@ def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path) -> None:
 
 
 def test_a_new_disk_counts_from_its_second_sample() -> None:
-    before = {"sda": counters(100, 100)}
-    after = {"sda": counters(300, 200), "sdb": counters(9_999_999, 9_999_999)}
+    before = {"sda": (100, 100)}
+    after = {"sda": (300, 200), "sdb": (9_999_999, 9_999_999)}
     assert rates(before, after, 1000) == pb.Disk(read_bytes_per_s=200.0, written_bytes_per_s=100.0)
 
 
 def test_a_counter_that_was_reset_makes_the_sum_unknown() -> None:
-    before = {"sda": counters(100, 100), "sdb": counters(500, 100)}
-    after = {"sda": counters(200, 200), "sdb": counters(3, 300)}
+    before = {"sda": (100, 100), "sdb": (500, 100)}
+    after = {"sda": (200, 200), "sdb": (3, 300)}
     assert rates(before, after, 1000) == pb.Disk(written_bytes_per_s=300.0)

@@ -32,8 +32,8 @@ def test_total_and_available_are_bytes(tmp_path: Path, monkeypatch: pytest.Monke
 def test_available_is_never_more_than_the_total(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw = psutil.virtual_memory()._replace(total=100, available=150)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: raw)
+    (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 150 kB\n")
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
     assert MemoryCollector(tmp_path).collect().memory == pb.Memory(
-        total_bytes=100, available_bytes=100
+        total_bytes=102_400, available_bytes=102_400
     )

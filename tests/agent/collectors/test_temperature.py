@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from leadline_agent.collectors.collector import AbsentError, TransientError
-from leadline_agent.collectors.temperature import TemperatureCollector, hottest
+from leadline_agent.collectors.temperature import TemperatureCollector
 
 
 def write(root: Path, name: str, text: str) -> Path:
@@ -30,13 +30,18 @@ def test_a_thermal_zone_is_read_where_there_is_no_hwmon(tmp_path: Path) -> None:
     assert TemperatureCollector(tmp_path).collect().temperature.cpu_celsius == pytest.approx(50.5)
 
 
-def test_the_hottest_core_counts() -> None:
-    assert hottest(["41000\n", "63000\n", "44000\n"]) == 63.0
+def test_the_hottest_core_counts_of_all_processors(tmp_path: Path) -> None:
+    for at, degrees in enumerate((41_000, 63_000, 44_000)):
+        write(tmp_path, f"hwmon/hwmon{at % 2}/name", "coretemp\n")
+        write(tmp_path, f"hwmon/hwmon{at % 2}/temp{at}_input", f"{degrees}\n")
+    assert TemperatureCollector(tmp_path).collect().temperature.cpu_celsius == 63.0
 
 
-def test_a_reading_that_no_processor_has_is_refused() -> None:
+def test_a_reading_that_no_processor_has_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "hwmon/hwmon0/name", "coretemp\n")
+    write(tmp_path, "hwmon/hwmon0/temp1_input", "-274000\n")
     with pytest.raises(TransientError):
-        hottest(["-274000\n"])
+        TemperatureCollector(tmp_path).collect()
 
 
 def test_no_sensor_is_absent(tmp_path: Path) -> None:
@@ -54,6 +59,4 @@ def test_a_sensor_that_moves_is_found_again(tmp_path: Path) -> None:
     sensor.unlink()
     write(tmp_path, "hwmon/hwmon3/name", "coretemp\n")
     write(tmp_path, "hwmon/hwmon3/temp1_input", "42000\n")
-    with pytest.raises(FileNotFoundError):
-        collector.collect()
     assert collector.collect().temperature.cpu_celsius == pytest.approx(42.0)

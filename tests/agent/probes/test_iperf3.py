@@ -1,6 +1,7 @@
 """iperf3: limits on leases, what the client may report, and real tests over real links."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -442,6 +443,32 @@ def test_a_client_that_its_server_restarts_is_cut_off(total: int, is_cut_off: bo
                 assert watch.sent_bytes == total
                 assert not watch.is_late(time.monotonic())
                 assert watch.is_late(time.monotonic() + 3.1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psutil.AccessDenied(1),
+        FileNotFoundError("no /proc/1/io"),
+        OSError(5, "EIO"),
+        RuntimeError("/proc/1/io file was empty"),
+        ValueError("'rchar' field was not found"),
+        NotImplementedError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_test_goes_on_where_the_kernel_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    watch = iperf3._LeaseMonitor(os.getpid(), bandwidth_lease())
+    monkeypatch.setattr(psutil.Process, "io_counters", fails)
+    monkeypatch.setattr(psutil.Process, "net_connections", fails)
+    watch.begin()
+    watch.check(time.monotonic())
+    assert watch.sent_bytes == 0
 
 
 def test_what_a_client_reads_and_writes_before_its_test_does_not_count() -> None:

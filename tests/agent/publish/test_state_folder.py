@@ -1,9 +1,16 @@
 """The session's number grows with each start, and the state folder has one user."""
 
+import os
 from pathlib import Path
 
 import pytest
-from leadline_agent.publish.session import SessionLock, StateError, boot_id, next_session
+from leadline_agent.publish.session import (
+    CARD_FAULTS,
+    SessionLock,
+    StateError,
+    boot_id,
+    next_session,
+)
 
 
 def started(folder: Path) -> int:
@@ -28,6 +35,28 @@ def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="must be able to write there"):
         SessionLock(tmp_path / "file" / "state")
+
+
+@pytest.mark.parametrize("number", sorted(CARD_FAULTS))
+@pytest.mark.parametrize("call", ["open", "pwrite", "fsync"])
+def test_a_card_that_cannot_be_written_does_not_keep_the_agent_from_measuring(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    call: str,
+    number: int,
+) -> None:
+    started(tmp_path)
+
+    def fails(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, call, fails)
+    times_ms = iter((5000, 9000))
+    monkeypatch.setattr("leadline_agent.publish.session.boot_ms", lambda: next(times_ms))
+    assert [started(tmp_path), started(tmp_path)] == [5000, 9000]  # each start has a new session
+    assert caplog.messages[0] == caplog.messages[1]
+    assert f"{tmp_path}: {os.strerror(number)}; the agent runs without it" in caplog.messages[0]
 
 
 @pytest.mark.parametrize("damaged", [b"\0\0\0", b"one", b"\xff\n", b"9" * 32, b"-7\n"])

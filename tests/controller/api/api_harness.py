@@ -119,6 +119,7 @@ class ControllerHarness:
         memory_percent: float = NAN,
         cpu_celsius: float | None = None,
         notes: Sequence[str] = (),
+        failed: Mapping[str, str] | None = None,
     ) -> None:
         values = {
             "cpu_percent": cpu_percent,
@@ -126,13 +127,20 @@ class ControllerHarness:
             "packets_sent_per_s": 120.0,
             "packets_received_per_s": 80.0,
             "disk_bytes_per_s": 5000.0,
+            "load_1m": 0.42,
+            "frequency_mhz": 1500.0,
         }
         if cpu_celsius is not None:
             values["cpu_celsius"] = cpu_celsius
         self.telemetry.report(
             name,
             self.stamp(name, age_s=3),
-            BoardReading(values, list(notes)),
+            BoardReading(
+                values,
+                list(notes),
+                collectors={"cpu": True} | dict.fromkeys(failed or {}, False),
+                failed=dict(failed or {}),
+            ),
         )
 
     def place(

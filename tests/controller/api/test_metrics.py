@@ -85,6 +85,8 @@ def test_values_are_in_base_units_and_what_is_unknown_is_missing() -> None:
     found = read(reader(example_controller()))
     assert value(found, "board_cpu_usage_ratio", node="n1") == 0.125
     assert value(found, "board_cpu_temperature_celsius", node="n1") == 51.0
+    assert value(found, "board_cpu_frequency_hertz", node="n1") == 1.5e9
+    assert value(found, "board_load1", node="n1") == 0.42
     assert math.isnan(value(found, "board_cpu_temperature_celsius", node="n2"))
     assert value(found, "board_report_age_seconds", node="n1") == 13.0
     assert value(found, "board_bandwidth_bytes_per_second", node="n1") == 94.9e6 / 8

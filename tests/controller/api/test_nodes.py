@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import pytest
 from leadline_controller.api.nodes import NodeReader
+from leadline_controller.api.problems import assess
+from leadline_controller.api.status import states
 from leadline_controller.framework.ports import NodeChanged
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.state import BANDWIDTHS, ROUND_TRIPS
+from leadline_wire.v1 import status_pb2
 
+from tests.controller.api import test_metrics
 from tests.controller.api.api_harness import ControllerHarness, example_controller
 from tests.controller.builders import node
 
@@ -51,3 +55,18 @@ def test_a_link_has_loss_jitter_and_whether_it_flaps() -> None:
     assert link.loss == pytest.approx(2 * 7 / 8 / (((1 * 7 / 8 + 2) * 7 / 8 + 2) * 7 / 8 + 2))
     assert 0 < link.jitter_ms < 0.1
     assert not link.flapping
+
+
+def test_a_collector_that_failed_is_told_by_node_status_and_metrics() -> None:
+    harness = example_controller()
+    harness.report("n1", failed={"disk": "no"})
+    node = NodeReader(harness.source).status("n1")
+    assert node.failed == {"disk": "no"}
+    board = status_pb2.BoardCondition(name="n1", agent="online", states=states(node))
+    condition = status_pb2.GetStatusResponse(boards=status_pb2.BoardsCondition(boards=[board]))
+    (problem,) = (e for e in assess(condition)[0] if e.kind == "board-collector-failed")
+    assert (problem.where, problem.what) == ("board n1", "disk failed, so what it reads is unknown")
+    found = test_metrics.read(test_metrics.reader(harness))
+    for collector, is_well in (("cpu", 1.0), ("disk", 0.0)):
+        labels = {"node": "n1", "collector": collector}
+        assert test_metrics.value(found, "board_collector_success", **labels) == is_well

@@ -40,6 +40,8 @@ FAULTS = {
     "board-host-limited": 'boards { boards { name: "n1" agent: "online" states: "host-limited" } }',
     "board-contradicting": 'boards { boards { name: "n1" agent: "online" '
     'states: "round trips contradict" } }',
+    "board-collector-failed": 'boards { boards { name: "n1" agent: "online" '
+    'states: "cpu failed" } }',
     "board-clock-skewed": 'boards { boards { name: "n1" agent: "online" clock_ahead_s: -600 } }',
     "reports-late": "boards { median_age_s: 45 }",
     "probing-budget-spent": 'probing { spent: "n1" }',

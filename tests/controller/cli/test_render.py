@@ -26,6 +26,12 @@ def text(on: Console) -> str:
     return on.file.getvalue()
 
 
+def rendered(*parts: Any, width: int = 80) -> str:
+    on = console(width)
+    on.print(*parts, sep="\n")
+    return text(on)
+
+
 def unset_clock(harness: ControllerHarness) -> Moment:
     """The moment on a machine whose wall clock was never set."""
     return Moment("boot", harness.now_s, None)
@@ -398,6 +404,15 @@ def test_ages(seconds: float | None, shown: str) -> None:
         (941.6, "942"),
         (12345.6, "12346"),
         (-1.5, "-1.5"),
+        (0.0033, "0.0033"),
+        (999_999_999.4, "999999999"),
+        (1e-40, "1e-40"),
+        (-1.234e-40, "-1.23e-40"),
+        (1e300, "1e+300"),
+        (-0.0, "0"),
+        (float("nan"), "-"),
+        (float("inf"), "inf"),
+        (10**40, "1e+40"),
     ],
 )
 def test_numbers(value: float | None, shown: str) -> None:
@@ -418,3 +433,53 @@ def test_numbers(value: float | None, shown: str) -> None:
 )
 def test_amounts(value: float | None, shown: str) -> None:
     assert human.amount(value) == shown
+
+
+ODD = (0.0, -0.0, 1e-300, 1e-40, -1e-9, 1e-6, 0.1234567, 99.95, 999.96, 123456.7, 999_999_999.9)
+HUGE = (1e9, 1e12, 2**63, 1.8e19, 1e40, 1e300, -1e300, float("inf"), float("-inf"), float("nan"))
+RENDERED = (human.age, human.number, human.amount, human.size, human.moment, human.bar)
+
+
+@pytest.mark.parametrize("value", [*ODD, *HUGE])
+def test_no_value_is_wider_than_a_column(value: float) -> None:
+    widths = {render.__name__: len(render(value)) for render in RENDERED}
+    assert widths.pop("moment") in (1, 19)
+    assert widths.pop("bar") == 1
+    assert max(widths.values()) <= 11, widths
+
+
+@pytest.mark.parametrize("value", [*ODD, *HUGE])
+def test_odd_values_leave_the_table_of_nodes_as_wide_as_ever(value: float) -> None:
+    names = ("cpu_percent", "memory_percent", "cpu_celsius", "disk_bytes_per_s", "bandwidth_mbps")
+    metrics = [
+        *(pb.Measurement(name=name, value=value, age_s=value) for name in names),
+        pb.Measurement(name="packets_sent_per_s", value=value),
+        pb.Measurement(name="packets_received_per_s", value=value),
+    ]
+    status = pb.NodeStatus(name="n1", agent="online", metrics=metrics, report_age_s=value)
+    lines = rendered(nodes.NodesTable([status]), width=200).splitlines()
+    assert max(map(len, lines)) <= 130
+    rendered(*nodes.node_details(pb.GetNodeResponse(node=status)))
+    assert human.chart([value, 1.0, 2.0], plain=True)[1:] != ""
+
+
+def test_a_node_shows_what_its_board_is_and_which_collectors_failed() -> None:
+    status = pb.NodeStatus(
+        name="n1",
+        agent="online",
+        hardware_model="Raspberry Pi 5",
+        architecture="aarch64",
+        kernel="6.12.25",
+        cores=4,
+        memory_bytes=8 * 2**30,
+        report_interval_s=10,
+        report_age_s=3,
+        failed={"disk": "/proc/diskstats cannot be read"},
+    )
+    told = rendered(*nodes.node_details(pb.GetNodeResponse(node=status)), width=120)
+    assert "Raspberry Pi 5, 4 cores, 8Gi, aarch64, Linux 6.12.25" in told
+    assert "3s ago, every 10 s" in told
+    shown = nodes.document(status)
+    assert shown["failed"] == {"disk": "/proc/diskstats cannot be read"}
+    assert (shown["cores"], shown["memory_bytes"]) == (4, 8 * 2**30)
+    assert (shown["architecture"], shown["kernel"]) == ("aarch64", "6.12.25")

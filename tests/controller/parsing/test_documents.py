@@ -11,6 +11,7 @@ from leadline_controller.parsing.documents import (
     MAX_BYTES,
     parse_document,
     parse_texts,
+    parse_toml,
     read_document,
     read_text,
 )
@@ -149,6 +150,12 @@ def test_a_file_must_be_utf_8(tmp_path: Path, content: bytes, message: str | Non
     else:
         with pytest.raises(FieldError, match=message):
             read_document(file)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_document() -> None:
+    assert parse_toml("\ufeffa = 1\r\n") == {"a": 1}
+    assert parse_document('\ufeff{"a": 1}') == {"a": 1}
+    assert parse_document("\ufeffa: 1\r\n") == {"a": 1}
 
 
 def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:

@@ -203,6 +203,44 @@ def test_the_texts_of_a_birth_have_no_control_characters(ingest: IngestHarness) 
     assert (agent.address, agent.hardware_model, agent.version) == ("ab", "[2JPi 5", "12")
 
 
+def test_which_collectors_failed_is_kept_short_and_without_control_characters(
+    ingest: IngestHarness,
+) -> None:
+    board = BoardMessages("n1")
+    failed = pb.CollectorRun.FAILED
+    runs = [
+        pb.CollectorRun(name="cpu", outcome=pb.CollectorRun.OK),  # as the first release sends it
+        pb.CollectorRun(name="temperature", outcome=pb.CollectorRun.ABSENT),
+        pb.CollectorRun(name="disk", outcome=failed, why="EIO\x1b[2J" + "x" * 500),
+        *(pb.CollectorRun(name=f"{number:02}" * 50, outcome=failed) for number in range(60)),
+    ]
+    report = board.report(cpu=pb.Cpu(load_1m=0.5, frequency_mhz=600), collectors=runs)
+    ingest.take(board, report)
+    reading = ingest.state.board("n1", NOW_S)
+    assert reading is not None
+    assert (reading.collectors["cpu"], reading.collectors["disk"]) == (True, False)
+    assert len(reading.failed) == 16
+    assert reading.failed["disk"].startswith("EIO[2Jx")
+    assert reading.notes[0] == f"disk failed: {reading.failed['disk']}"
+    assert max(len(text) for each in reading.failed.items() for text in each) <= 200
+    measured = ingest.state.measurements("n1", NOW_S)
+    assert (measured["load_1m"][0], measured["frequency_mhz"][0]) == (0.5, 600)
+
+
+def test_a_birth_says_what_the_board_is(ingest: IngestHarness) -> None:
+    board = BoardMessages("n1")
+    facts: dict[str, Any] = {
+        "architecture": "aarch64",
+        "kernel": "6.1",
+        "cores": 4,
+        "memory_bytes": 1 << 30,
+    }
+    ingest.take(board, board.birth(**facts, interval_s=30))
+    agent = ingest.state.agents()["n1"]
+    assert {name: getattr(agent, name) for name in facts} == facts
+    assert agent.interval_s == 30
+
+
 def test_the_last_will_says_offline(ingest: IngestHarness, board: BoardMessages) -> None:
     ingest.take(board, board.status(online=False), retained=True)
     assert ingest.state.agents()["n1"].online is False

@@ -4,13 +4,17 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.telemetry.collectors.decoder import BoardReading, decodes
 
+# Column -> field of the report.
+_VALUES = {"cpu_percent": "busy_percent", "load_1m": "load_1m", "frequency_mhz": "frequency_mhz"}
 
-@decodes("cpu_percent")
+
+@decodes(*_VALUES)
 def decode_cpu(report: pb.Report, reading: BoardReading) -> None:
-    """Busy share of all cores, per cent."""
+    """Busy share of all cores, per cent; load average of a minute; mean frequency, MHz."""
     cpu = report.cpu
-    if cpu.HasField("busy_percent"):
-        reading.values["cpu_percent"] = cpu.busy_percent
+    for column, name in _VALUES.items():
+        if cpu.HasField(name):
+            reading.values[column] = getattr(cpu, name)
     for flag in ("under_voltage", "throttled"):
         if cpu.HasField(flag):
             reading.flags[flag] = getattr(cpu, flag)

@@ -11,12 +11,15 @@ class BoardReading:
     """One report. A column that `values` leaves out is unknown.
 
     notes: states of the board that a person should know, as "throttled". flags: such states that
-    the board can tell, and whether each holds.
+    the board can tell, and whether each holds. collectors: those of the agent that said something,
+    and whether each was well. failed: the others, and probes, with the reason.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     flags: dict[str, bool] = field(default_factory=dict)
+    collectors: dict[str, bool] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 Decoder = Callable[[pb.Report, BoardReading], None]
