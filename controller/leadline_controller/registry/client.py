@@ -57,6 +57,7 @@ _MAX_TOKENS = 256
 _MAX_TOKEN_S = 600.0
 _MAX_RETRY_AFTER_S = 6 * 3600.0
 _MAX_SCOPES = 8
+_RECEIVE_BYTES = 2**14
 # No connection to the registry, so no other of its images has one.
 _UNREACHED = (
     aiohttp.ClientConnectorError,
@@ -272,13 +273,24 @@ class RegistryClient:
 def _session(*, guard: bool) -> aiohttp.ClientSession:
     resolver = _GuardedResolver() if guard else None
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=8, limit_per_host=2, resolver=resolver),
+        connector=aiohttp.TCPConnector(
+            limit=8, limit_per_host=2, resolver=resolver, socket_factory=_small_socket
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"leadline-controller/{__version__}"},
         timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S, sock_connect=_CONNECT_S),
         auto_decompress=False,  # a few bytes may unpack to gigabytes
         skip_auto_headers=("Accept-Encoding",),
     )
+
+
+def _small_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket from which little comes at once: chunks of one byte take a hundred times as long to
+    parse as what they are part of, and block the event loop meanwhile."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+    return made
 
 
 class _GuardedResolver(AbstractResolver):

@@ -24,7 +24,7 @@ MANIFESTS = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_MAX_LIST_BYTES = 2**20  # of layers or manifests: 1 kB for each of the most that may be
+_MAX_LIST_BYTES = 2**18  # of layers or manifests, which take 100 to 500 bytes each
 _MAX_LAYERS = 512  # overlayfs mounts 500 at most
 _MAX_MANIFESTS = 1024
 _MAX_LAYER_BYTES = 10**12
