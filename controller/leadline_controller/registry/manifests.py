@@ -168,7 +168,7 @@ def _list(body: bytes, kind: type[_Read], what: str, most: int) -> list[_Read | 
     if len(body) <= _MAX_LIST_BYTES:
         found = read_json(body, list[kind | None], f"list of {what}")  # type: ignore[valid-type]  # at run time
     if len(found) > most or len(body) > _MAX_LIST_BYTES:
-        raise BrokenError(f"it has more than {most} {what}")
+        raise BrokenError(f"its list of {what} is longer than {most}, or {_MAX_LIST_BYTES} bytes")
     return found
 
 
