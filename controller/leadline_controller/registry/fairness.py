@@ -7,30 +7,38 @@ turn for the longest time.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 Path = tuple[str, str, str]  # namespace, registry, repository
-_Lane = tuple[str, str]  # namespace, registry
+
+
+def paths(image: str, named_by: Set[str]) -> tuple[Path, ...]:
+    """The ways to an image by its full name. named_by: NAMESPACE/ANYTHING of who names it; without
+    any, it is of a namespace of its own kind."""
+    name = image.partition("@")[0]
+    registry, _, rest = name.partition("/")
+    repository = rest.partition(":")[0]
+    namespaces = {key.partition("/")[0] for key in named_by} or {""}
+    return tuple((each, registry, repository) for each in sorted(namespaces))
 
 
 class Queue:
     """The order of the images that are due. everything: the paths of every image, and when it had
-    its last turn. due: of these the ones that may have a turn now, by name."""
+    its last turn, 0 for never. due: of these the ones that may have a turn now, by name."""
 
     def __init__(
         self,
         everything: Iterable[tuple[Iterable[Path], int]],
         due: Iterable[tuple[str, Iterable[Path], int]],
     ) -> None:
-        self._turns: dict[tuple[str, ...], int] = {}
-        for paths, turn in everything:
-            for path in paths:
+        self._turns = Counter[tuple[str, ...]]()
+        for each, turn in everything:
+            for path in each if turn else ():
                 for level in (path[:1], path[:2], path):
-                    self._turns[level] = max(self._turns.get(level, 0), turn)
-        first: dict[_Lane, tuple[int, int, str]] = {}
-        for image, paths, turn in due:
-            for path in paths:
+                    self._turns[level] = max(self._turns[level], turn)
+        first: dict[tuple[str, str], tuple[int, int, str]] = {}
+        for image, each, turn in due:
+            for path in each:
                 mine = self._turns[path], turn, image
                 if path[:2] not in first or mine[:2] < first[path[:2]][:2]:
                     first[path[:2]] = mine
@@ -53,15 +61,20 @@ class Queue:
 def share(images: Iterable[tuple[str, Iterable[Path]]], most: int) -> list[str]:
     """Of these images so many, by turns of the namespaces, registries and repositories."""
     tree: dict[str, dict[str, dict[str, dict[str, None]]]] = {}
-    for image, paths in images:
-        for namespace, registry, repository in paths:
+    for image, ways in images:
+        for namespace, registry, repository in ways:
             of_registry = tree.setdefault(namespace, {}).setdefault(registry, {})
             of_registry.setdefault(repository, {})[image] = None
     by_turns = _by_turns(
         _by_turns(_by_turns(iter(names) for names in of_one.values()) for of_one in each.values())
         for each in tree.values()
     )
-    return list(islice(dict.fromkeys(by_turns), most))
+    found: dict[str, None] = {}
+    for image in by_turns:
+        found[image] = None
+        if len(found) >= most:
+            break
+    return list(found)
 
 
 def _by_turns(groups: Iterable[Iterator[str]]) -> Iterator[str]:

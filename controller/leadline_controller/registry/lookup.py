@@ -116,7 +116,7 @@ class _Server:
 class _Image:
     """An image that is wanted. due_s: when it is asked for next. why: of the last failure. is_away:
     it failed because its servers are away. turn: when it was last asked for, as a count of all
-    turns. named_by: see ImageLookup."""
+    turns. named_by: see ImageLookup. paths: from this, for fairness."""
 
     reference: Reference | None
     known: KnownImage | None = None
@@ -126,14 +126,12 @@ class _Image:
     is_away: bool = False
     turn: int = 0
     named_by: Set[str] = frozenset()
+    paths: tuple[fairness.Path, ...] = ()
 
-    @property
-    def paths(self) -> list[fairness.Path]:
-        """The ways to this image: namespace, registry, repository."""
-        if self.reference is None:
-            return []
-        namespaces = {key.partition("/")[0] for key in self.named_by} or {""}
-        return [(each, self.reference.registry, self.reference.repository) for each in namespaces]
+    def is_named_by(self, image: str, named_by: Set[str]) -> None:
+        """These pods name it now."""
+        if not self.paths or self.named_by != named_by:
+            self.named_by, self.paths = named_by, fairness.paths(image, named_by)
 
     def lacks(self, architectures: Set[str]) -> bool:
         """Whether there is something that is not known, or was not at the last time."""
@@ -202,12 +200,14 @@ class ImageLookup:
         """Start what is due: at most four at once, one of each registry, and fairly."""
         now_s, architectures = self._now_s(), self._needed()
         images = self._wanted_images()
+        if len(self._busy) >= _AT_ONCE:
+            return
         due = {
             image: state
             for image, state in images.items()
             if state.due_s <= now_s and self._may_ask(state, architectures, now_s)
         }
-        if len(self._busy) >= _AT_ONCE or not due:
+        if not due:
             return
         everything = ((state.paths, state.turn) for state in images.values())
         queue = fairness.Queue(everything, ((n, each.paths, each.turn) for n, each in due.items()))
@@ -229,16 +229,13 @@ class ImageLookup:
         names: Iterable[str] = wanted
         if len(wanted) > _MAX_IMAGES:
             if self._share[0] != wanted.keys():
-                paths = (
-                    (image, _Image(reference_of(image), named_by=by).paths)
-                    for image, by in wanted.items()
-                )
+                paths = ((image, fairness.paths(image, by)) for image, by in wanted.items())
                 self._share = frozenset(wanted), fairness.share(paths, _MAX_IMAGES)
             names = self._share[1]
         found: dict[str, _Image] = {}
         for image in names:
             found[image] = self._images.get(image) or _Image(reference_of(image))
-            found[image].named_by = wanted[image]
+            found[image].is_named_by(image, wanted[image])
         self._images.update(found)
         if len(self._images) > _MAX_IMAGES:
             self._images = dict(found)
@@ -323,13 +320,17 @@ class ImageLookup:
         try:
             async with asyncio.timeout(_LONGEST_S):
                 logins = await self._logins_of(state.named_by)
+                away = ""
                 for endpoint in self._registries.endpoints(reference, logins):
+                    if endpoint.url == away:  # with other credentials
+                        continue
                     servers.append(self._servers.setdefault(endpoint.host, _Server()))
                     failure = await self._ask_one(image, state, endpoint, servers[-1])
                     if failure is None:
                         failures = []
                         break
                     failures.append(failure)
+                    away = endpoint.url if isinstance(failure, AwayError) else ""
         except TimeoutError:
             failures.append(SilentError(f"{reference.registry}: no answer in {_LONGEST_S:.0f} s"))
         except Exception as error:  # noqa: BLE001  # one image must not stop the others
@@ -346,7 +347,8 @@ class ImageLookup:
         now_s = self._now_s()
         failures.sort(key=lambda each: isinstance(each, AwayError))
         state.why = "; ".join(dict.fromkeys(map(str, failures)))
-        state.is_away = bool(failures and servers) and all(each.not_before_s > now_s for each in servers)
+        state.is_away = bool(failures and servers)
+        state.is_away &= all(each.not_before_s > now_s for each in servers)
         if not failures:
             state.waits_s, state.due_s = 0.0, now_s + _TAG_S * _RANDOM.uniform(0.75, 1.25)
         elif state.is_away:

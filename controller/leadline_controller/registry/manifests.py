@@ -99,7 +99,6 @@ class _Document(msgspec.Struct, gc=False):
     """What all kinds of manifests have. The lists are read when their length is known."""
 
     schema: int = msgspec.field(default=2, name="schemaVersion")
-    artifact: str | None = msgspec.field(default=None, name="artifactType")
     layers: msgspec.Raw = _NULL
     manifests: msgspec.Raw = _NULL
 
@@ -139,14 +138,11 @@ def read_answer(body: bytes, expected_digest: str = "") -> Manifest | Index:
     is_index, is_image = manifests != b"null", layers != b"null"
     if is_index == is_image:
         # With both, containerd refuses it as well: they might mean different images.
-        raise BrokenError(
-            f"its answer has {'both' if is_index else 'neither'} layers and manifests"
-        )
+        which = "both layers and" if is_index else "neither layers nor"
+        raise BrokenError(f"its answer has {which} manifests")
     if is_index:
         entries = _list(manifests, _Entry, "manifests", _MAX_MANIFESTS)
         return Index(digest, _platforms(each for each in entries if each is not None))
-    if document.artifact:
-        raise BrokenError("it is no image, but an artifact of another kind")
     found = _list(layers, _Descriptor, "layers", _MAX_LAYERS)
     return Manifest(digest, tuple(_layer(each) for each in found))
 
