@@ -16,8 +16,10 @@ import socket
 import time
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from email.utils import mktime_tz, parsedate_tz
+from functools import partial
 from ipaddress import ip_address
 from types import TracebackType
 from typing import NamedTuple
@@ -50,7 +52,9 @@ from leadline_controller.registry.manifests import (
 from leadline_controller.registry.registries import Credentials, Endpoint, Registries
 
 _TIMEOUT_S = 20.0
+_FIND_S = 10.0  # for the name and a connection
 _CONNECT_S = 5.0
+_RESOLVING = 16  # of which four are waited for
 _MAX_TOKEN_BYTES = 2**16
 _MAX_REDIRECTS = 3
 _MAX_TOKENS = 256
@@ -135,7 +139,8 @@ class RegistryClient:
         url = f"{base}/{endpoint.repository}/manifests/{endpoint.reference}"
         login = endpoint.credentials if endpoint.may_login else None
         key = (endpoint.host, endpoint.repository, login)
-        headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
+        # As containerd: whatever else it has tells more than that it has nothing.
+        headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS, "*/*"))}
         token, until_s = self._tokens.get(key, ("", 0.0))
         if token and until_s > _now_s():
             headers["Authorization"] = f"Bearer {token}"
@@ -271,14 +276,17 @@ class RegistryClient:
 
 
 def _session(*, guard: bool) -> aiohttp.ClientSession:
-    resolver = _GuardedResolver() if guard else None
     return aiohttp.ClientSession(
+        # More connections than requests at once, so that none waits for one.
         connector=aiohttp.TCPConnector(
-            limit=8, limit_per_host=2, resolver=resolver, socket_factory=_small_socket
+            limit=8,
+            limit_per_host=4,
+            resolver=_Resolver(guard=guard),
+            socket_factory=_small_socket,
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"leadline-controller/{__version__}"},
-        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S, sock_connect=_CONNECT_S),
+        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_FIND_S, sock_connect=_CONNECT_S),
         auto_decompress=False,  # a few bytes may unpack to gigabytes
         skip_auto_headers=("Accept-Encoding",),
     )
@@ -293,23 +301,42 @@ def _small_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return made
 
 
-class _GuardedResolver(AbstractResolver):
-    """Resolves names to addresses that may be reached."""
+class _Resolver(AbstractResolver):
+    """Resolves names, if guarded to addresses that may be reached.
 
-    def __init__(self) -> None:
-        self._resolver = aiohttp.DefaultResolver()
+    It has threads of its own: without a name server each question takes some 20 s, and the threads
+    of the event loop are for all that the controller writes.
+    """
+
+    def __init__(self, *, guard: bool) -> None:
+        self._guard = guard
+        self._threads = ThreadPoolExecutor(_RESOLVING, "registry-names")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        allowed = [each for each in found if _may_reach(each["host"])]
+        ask = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM)
+        answers = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        found = [
+            ResolveResult(
+                hostname=host,
+                # A link-local address has a scope.
+                host=str(address[0])
+                + (f"%{address[3]}" if len(address) > 3 and address[3] else ""),
+                port=port,
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for kind, _, protocol, _, address in answers
+        ]
+        allowed = [each for each in found if not self._guard or _may_reach(each["host"])]
         if not allowed:
             raise OSError("only registries.yaml may name this address")
         return allowed
 
     async def close(self) -> None:
-        await self._resolver.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _may_reach(host: str) -> bool:

@@ -408,6 +408,31 @@ async def test_a_connection_that_breaks_off_is_not_a_registry_that_cannot_be_rea
     assert not isinstance(error.value, SilentError)
 
 
+async def test_names_without_a_server_hold_up_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The threads of the event loop are free while names are looked for in vain."""
+    found = threading.Event()
+
+    def slow(*_: object) -> list[object]:
+        found.wait(60)
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr("leadline_controller.registry.client._FIND_S", 0.02)
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        async with RegistryClient() as client:
+            for number in range(40):
+                with pytest.raises(AwayError) as error:
+                    await client.manifest(Endpoint(f"https://r{number}.example", "web", "1"))
+                assert not isinstance(error.value, SilentError)
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 60) == "free"
+            names = [each.name for each in threading.enumerate()]
+            assert 0 < sum(name.startswith("registry-names") for name in names) <= 16
+    finally:
+        found.set()
+
+
 async def test_what_a_registry_sends_is_taken_in_small_parts_and_read_beside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
