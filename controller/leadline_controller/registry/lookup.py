@@ -347,8 +347,8 @@ class ImageLookup:
         now_s = self._now_s()
         failures.sort(key=lambda each: isinstance(each, AwayError))
         state.why = "; ".join(dict.fromkeys(map(str, failures)))
-        state.is_away = bool(failures and servers)
-        state.is_away &= all(each.not_before_s > now_s for each in servers)
+        away = [each.not_before_s > now_s for each in servers]
+        state.is_away = bool(failures) and bool(away) and all(away)
         if not failures:
             state.waits_s, state.due_s = 0.0, now_s + _TAG_S * _RANDOM.uniform(0.75, 1.25)
         elif state.is_away:
