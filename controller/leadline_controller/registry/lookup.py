@@ -104,12 +104,13 @@ class _Bucket:
 @dataclass(slots=True)
 class _Server:
     """A registry's or a mirror's host. not_before_s: when it may be asked again, for whatever
-    image. silent: how many requests in a row it did not answer."""
+    image. silent: how many requests in a row it did not answer; of one that never answered, one
+    is enough to count as away."""
 
     not_before_s: float = 0.0
     waits_s: float = 0.0
     why: str = ""
-    silent: int = 0
+    silent: int = _SILENT - 1
 
 
 @dataclass(slots=True)

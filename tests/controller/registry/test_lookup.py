@@ -313,20 +313,34 @@ async def test_a_mirror_that_is_away_leaves_the_registry_itself(tmp_path: Path) 
 
 async def test_a_server_that_is_silent_for_some_images_still_has_the_others() -> None:
     scene = Scene()
-    scene.lookup._registry = hosts = Hosts(slow=SilentError("reg.example: no answer in time"))
+    hosts = Hosts(slow=SilentError("reg.example: no answer in time"))
+    scene.lookup._registry = scene.registry = hosts
     hosts.push("web", "1", AMD)
+    hosts.push("web", "2", AMD)
+    await scene.pass_time()
     scene.wanted = {f"reg.example/slow:{number}": set[str]() for number in range(2)}
-    scene.wanted[WEB] = set()
-    for _ in range(3):
-        await scene.pass_time(1)
-    assert list(scene.learned) == [WEB]
-    scene.wanted = {f"reg.example/slow:{number}": set() for number in range(9)}
-    hosts.asked.clear()
+    await scene.pass_time(1)
+    await scene.pass_time(1)
+    scene.wanted["reg.example/web:2"] = set()
+    assert await scene.pass_time(1) == {"GET web 2"}
+    scene.wanted = {f"reg.example/slow:{number}": set() for number in range(2, 9)}
+    asked: list[str] = []
     for _ in range(9):
-        scene.now_s += 1
-        await scene.pass_time(0)
-    assert scene.lookup.readings()[0].retry_s is not None
-    assert scene.lookup._servers["reg.example"].not_before_s > scene.now_s, "silent too often"
+        await scene.pass_time(1)
+        asked += hosts.asked
+    assert asked == [f"GET slow {number}" for number in (2, 3, 4)], "silent too often"
+
+
+async def test_a_server_that_never_answered_is_away_at_once(tmp_path: Path) -> None:
+    """Such as a registry behind a firewall: each image that its mirror lacks would wait for it."""
+    scene, hosts = with_mirror(tmp_path, reg=SilentError("reg.example: no answer in time"))
+    scene.wanted = {f"reg.example/{name}:1": set() for name in ("gone", "lost", "a")}
+    asked: list[str] = []
+    for _ in range(5):
+        await scene.pass_time(1)
+        asked += hosts.asked
+    assert asked.count("GET reg 1") == 1
+    assert list(scene.learned) == ["reg.example/a:1"]
 
 
 def nested(*bodies: bytes) -> dict[str, bytes]:
