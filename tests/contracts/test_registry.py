@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -124,6 +125,24 @@ async def test_an_index_leads_to_the_manifests_of_architectures(scene: Scene) ->
     arm = await scene.registry.manifest(scene.endpoint("web", answer.manifests["arm64"]))
     assert isinstance(arm, Manifest)
     assert len(arm.layers) == 1
+
+
+async def test_an_index_may_be_within_an_index_and_name_no_platform(scene: Scene) -> None:
+    """As Buildx makes them for an image with attestations."""
+    inner = index({"arm64": ARM})
+    outer, bare = json.loads(index({"arm64": inner})), json.loads(inner)
+    outer["manifests"][0]["mediaType"] = outer["mediaType"]
+    del bare["manifests"][0]["platform"]
+    scene.store.push("web", "", ARM, (BASE,))
+    scene.store.push("web", "", inner)
+    for tag, body in (("5", outer), ("6", bare)):
+        scene.store.push("web", tag, json.dumps(body).encode())
+        found: Index | Manifest = await scene.registry.manifest(scene.endpoint("web", tag))
+        while isinstance(found, Index):
+            at = found.of("arm64")
+            assert at is not None
+            found = await scene.registry.manifest(scene.endpoint("web", at))
+        assert found.digest == digest(ARM)
 
 
 async def test_a_tag_may_move(scene: Scene) -> None:

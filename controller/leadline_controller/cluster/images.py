@@ -311,16 +311,16 @@ class ImageState:
         return forgotten
 
     def wanted(self, pods: Iterable[Pod]) -> dict[str, set[str]]:
-        """The images whose layers are worth asking for: full name -> the pull secrets
-        (namespace/name) of the pods that name it. They are those of the pods, and those that nodes
-        list of the same registries."""
+        """The images whose layers are worth asking for: those of the pods, and those that nodes
+        list of the same registries. Full name -> for each pod that names it namespace/ and, for
+        each of its pull secrets, namespace/name."""
         wanted: dict[str, set[str]] = {}
         for pod in pods:
             if pod.finished:
                 continue
-            secrets = {f"{pod.namespace}/{name}" for name in pod.pull_secrets if name}
+            named_by = {f"{pod.namespace}/{name}" for name in ("", *pod.pull_secrets)}
             for image in (*pod.init_images, *pod.images):
-                wanted.setdefault(full_name(image), set()).update(secrets)
+                wanted.setdefault(full_name(image), set()).update(named_by)
         registries = {image.partition("/")[0] for image in wanted}
         for name, nodes in self._listed.items():
             if nodes > 0 and name.partition("/")[0] in registries:

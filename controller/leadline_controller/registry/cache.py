@@ -8,7 +8,7 @@ images that are still wanted.
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,10 +27,19 @@ class KnownImage(NamedTuple):
     by_digest: str
     layers: Mapping[str, tuple[Layer, ...]]
 
+    def is_complete(self, architectures: Set[str]) -> bool:
+        """Whether it tells all about these architectures."""
+        return "" in self.layers or architectures <= self.layers.keys()
+
+    def is_of_use(self, architectures: Set[str]) -> bool:
+        """Whether it tells the layers for one of them, at least."""
+        return any(self.layers.get(each) for each in architectures) or "" in self.layers
+
     def line(self) -> str:
-        """As a line of the file."""
+        """As a line of the file. An architecture without an image has null: earlier releases wrote
+        [] for it, also where the index did not say the platform, so that is asked for again."""
         layers = {
-            architecture: [[layer.digest, round(layer.size_mb * 1e6)] for layer in of_one]
+            architecture: [[layer.digest, round(layer.size_mb * 1e6)] for layer in of_one] or None
             for architecture, of_one in self.layers.items()
         }
         text = {"image": self.image, "digest": self.by_digest, "layers": layers}
@@ -46,8 +55,9 @@ def read_line(line: str) -> KnownImage | None:
         if not isinstance(image, str) or not is_digest(digest):
             return None
         layers = {
-            str(architecture): tuple(_layer(each) for each in of_one)
+            str(architecture): tuple(_layer(each) for each in of_one or ())
             for architecture, of_one in text["layers"].items()
+            if of_one != []
         }
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

@@ -4,30 +4,37 @@ aioregistry, the library for asyncio that is maintained, neither verifies TLS wi
 its own nor digests, reads answers of any length without a time limit, and sends passwords to any
 realm; oras and python-dxf block. So this is a client of our own, for two requests, on aiohttp.
 
-It speaks HTTPS, unless registries.yaml says http. It never connects to loopback or link-local
-addresses, unless registries.yaml names the registry: any pod may name one. It sends credentials
-only over verified TLS, to the registry that they are for or to the realm that this one names.
+It logs in as containerd does (core/remotes/docker). It speaks HTTPS, unless registries.yaml says
+http. It never connects to loopback or link-local addresses, unless registries.yaml names the
+registry: any pod may name one. It sends credentials only over verified TLS, to the registry that
+they are for or to the realm that this one names.
 """
 
 import asyncio
-import json
 import os
 import re
 import socket
+import time
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from email.utils import mktime_tz, parsedate_tz
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import aiohttp
+import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
+from multidict import CIMultiDictProxy
 from yarl import URL
 
 from leadline_controller import __version__
 from leadline_controller.parsing.addresses import read_address
 from leadline_controller.parsing.proxies import http_proxy_for
+from leadline_controller.registry.challenges import challenges
 from leadline_controller.registry.manifests import (
     INDEXES,
     MANIFESTS,
@@ -38,27 +45,46 @@ from leadline_controller.registry.manifests import (
     DeniedError,
     Index,
     Manifest,
+    SilentError,
     is_digest,
     read_answer,
+    read_json,
 )
 from leadline_controller.registry.registries import Credentials, Endpoint, Registries
 
 _TIMEOUT_S = 20.0
+_FIND_S = 10.0  # for the name and a connection
 _CONNECT_S = 5.0
+_RESOLVING = 16  # of which four are waited for
 _MAX_TOKEN_BYTES = 2**16
 _MAX_REDIRECTS = 3
 _MAX_TOKENS = 256
 _MAX_TOKEN_S = 600.0
 _MAX_RETRY_AFTER_S = 6 * 3600.0
-_CHALLENGE = re.compile(r'([a-z_]{1,32})="([^"]{0,1000})"', re.IGNORECASE)
 _NAME = re.compile(r"(?!(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)$)[a-z0-9._-]+")
+_MAX_SCOPES = 8
+_RECEIVE_BYTES = 2**14
+# No connection to the registry, so no other of its images has one.
+_UNREACHED = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+)
 _SAME_ORIGIN = ("scheme", "netloc")
 
 
 class _Answer(NamedTuple):
     status: int
-    headers: Mapping[str, str]
+    headers: CIMultiDictProxy[str]
     body: bytes
+
+
+class _Token(msgspec.Struct):
+    """Docker's specification of tokens, and OAuth's. expires_in: a number, or text with one."""
+
+    token: str | None = None
+    access_token: str | None = None
+    expires_in: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class RegistryClient:
@@ -87,17 +113,25 @@ class RegistryClient:
         await self._stack.aclose()
 
     async def digest(self, endpoint: Endpoint) -> str | None:
-        """See Registry. Docker Hub does not count this request."""
+        """See Registry. Docker Hub does not count this request. Some registries refuse it, with
+        whatever status; what they say to GET counts."""
         answer = await self._ask("HEAD", endpoint)
-        digest = answer.headers.get("Docker-Content-Digest")
+        if answer.status in (404, 429) or (answer.status >= 500 and answer.status != 501):
+            _raise_for(answer, endpoint)
+        digest = answer.headers.get("Docker-Content-Digest") if answer.status == 200 else None
         return digest if is_digest(digest) else None
 
     async def manifest(self, endpoint: Endpoint) -> Manifest | Index:
         """See Registry."""
         answer = await self._ask("GET", endpoint)
+        _raise_for(answer, endpoint)
         by_digest = endpoint.reference if is_digest(endpoint.reference) else ""
         told = answer.headers.get("Docker-Content-Digest", "")
-        return read_answer(answer.body, by_digest or (told if is_digest(told) else ""))
+        expected = by_digest or (told if is_digest(told) else "")
+        try:
+            return await asyncio.to_thread(read_answer, answer.body, expected)
+        except BrokenError as error:
+            raise BrokenError(f"{endpoint.host}: {error}") from None
 
     async def _ask(self, method: str, endpoint: Endpoint) -> _Answer:
         """A request for the endpoint's manifest, with a login where the registry wants one."""
@@ -109,48 +143,75 @@ class RegistryClient:
             url += f"?{urlencode({'ns': endpoint.mirror_of})}"
         login = endpoint.credentials if endpoint.may_login else None
         key = (endpoint.host, endpoint.repository, login)
-        headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
+        # As containerd: whatever else it has tells more than that it has nothing.
+        headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS, "*/*"))}
         token, until_s = self._tokens.get(key, ("", 0.0))
         if token and until_s > _now_s():
             headers["Authorization"] = f"Bearer {token}"
         answer = await self._send(method, url, endpoint, headers)
         if answer.status == 401:
-            challenge = answer.headers.get("WWW-Authenticate", "")
-            headers["Authorization"] = await self._login(challenge, endpoint, login, key)
+            wanted = answer.headers.getall("WWW-Authenticate", ())
+            headers["Authorization"] = await self._login(wanted, endpoint, login, key)
             answer = await self._send(method, url, endpoint, headers)
-        _raise_for(answer, endpoint)
         return answer
 
     async def _login(
         self,
-        challenge: str,
+        wanted: Iterable[str],
         endpoint: Endpoint,
         login: Credentials | None,
         key: tuple[str, str, Credentials | None],
     ) -> str:
-        """The Authorization that answers a challenge. Raises RegistryError."""
-        scheme, _, rest = challenge.partition(" ")
-        pair = b64encode(f"{login.user}:{login.password}".encode()) if login and login.user else b""
-        basic = f"Basic {pair.decode()}" if pair else ""
-        if scheme.lower() == "basic" and basic:
-            return basic
-        fields = dict(_CHALLENGE.findall(rest[:4096]))
-        if scheme.lower() != "bearer" or "realm" not in fields:
-            raise DeniedError(f"{endpoint.host}: it wants a login that is not known here")
-        realm = urlsplit(fields["realm"])
-        plain = realm.scheme == "http" and realm.netloc == endpoint.host
-        if not realm.netloc or "@" in realm.netloc or not (realm.scheme == "https" or plain):
-            raise DeniedError(f"{endpoint.host}: its realm for tokens is not https")
-        query = {"scope": f"repository:{endpoint.path}:pull"}
-        if "service" in fields:
-            query["service"] = fields["service"]
-        at = f"{realm.scheme}://{realm.netloc}{realm.path}?{urlencode(query)}"
-        headers = {"Authorization": basic} if basic and not plain else {}
+        """The Authorization that answers the first challenge which can be answered. Raises
+        RegistryError."""
+        why = "it wants a login that is not known here"
+        for scheme, fields in challenges(wanted):
+            if scheme == "basic" and login is not None and login.user:
+                return _basic(login)
+            if scheme == "bearer":
+                realm = _realm(fields.get("realm", ""), endpoint)
+                if realm is not None:
+                    return await self._bearer(realm, fields, endpoint, login, key)
+                why = "its realm for tokens is not https"
+        raise DeniedError(f"{endpoint.host}: {why}")
+
+    async def _bearer(
+        self,
+        realm: URL,
+        fields: Mapping[str, str],
+        endpoint: Endpoint,
+        login: Credentials | None,
+        key: tuple[str, str, Credentials | None],
+    ) -> str:
+        """A token of this realm. As containerd: with credentials first by OAuth's POST, and by GET
+        where that is refused; with the scopes that the registry names and that of the repository,
+        which differ behind a path of a mirror."""
+        asked = f"repository:{endpoint.path}:pull"
+        scopes = list(dict.fromkeys((asked, *fields.get("scope", "").split())))[:_MAX_SCOPES]
+        service = fields.get("service", "")
         # The realm is the registry's word, so it is treated as the host that it names.
-        same = realm.netloc == endpoint.host
-        where = endpoint if same else self._registries.host(realm.netloc, endpoint)
-        headers = headers if where.may_login else {}
-        answer = await self._send("GET", at, where, headers, _MAX_TOKEN_BYTES)
+        netloc = urlsplit(str(realm)).netloc
+        where = endpoint if _is_same(realm, endpoint) else self._registries.host(netloc, endpoint)
+        login = login if where.may_login and realm.scheme == "https" else None
+        answer = None
+        if login is not None:
+            form = {"client_id": "leadline", "service": service, "scope": " ".join(scopes)}
+            if login.user:
+                form |= {"grant_type": "password", "username": login.user}
+                form |= {"password": login.password}
+            else:  # an identity token
+                form |= {"grant_type": "refresh_token", "refresh_token": login.password}
+            # It follows no redirect, because its body is a password.
+            answer = await self._send_once(
+                "POST", str(realm), where, {}, _MAX_TOKEN_BYTES, aiohttp.FormData(form)
+            )
+        if answer is None or answer.status == 501 or answer.status in {*range(300, 500)} - {429}:
+            query = [("service", service)] if service else []
+            at = realm.extend_query([*query, *(("scope", scope) for scope in scopes)])
+            headers = {} if login is None else {"Authorization": _basic(login)}
+            answer = await self._send("GET", str(at), where, headers, _MAX_TOKEN_BYTES)
+        if answer.status == 404:
+            raise DeniedError(f"{where.host}: HTTP status 404 where it should give tokens")
         _raise_for(answer, where)
         token, lasts_s = _token(answer.body, endpoint)
         if len(self._tokens) >= _MAX_TOKENS:
@@ -173,7 +234,10 @@ class RegistryClient:
             location = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not location:
                 return answer
-            before, target = urlsplit(url), urlsplit(urljoin(url, location))
+            try:
+                before, target = urlsplit(url), urlsplit(urljoin(url, location))
+            except ValueError:
+                raise BrokenError(f"{endpoint.host}: it redirects to no address") from None
             if any(getattr(before, part) != getattr(target, part) for part in _SAME_ORIGIN):
                 if target.scheme != "https" or "@" in target.netloc:
                     raise DeniedError(f"{endpoint.host}: it redirects to what is not https")
@@ -183,7 +247,13 @@ class RegistryClient:
         raise BrokenError(f"{endpoint.host}: too many redirects")
 
     async def _send_once(
-        self, method: str, url: str, endpoint: Endpoint, headers: Mapping[str, str], most: int
+        self,
+        method: str,
+        url: str,
+        endpoint: Endpoint,
+        headers: Mapping[str, str],
+        most: int,
+        form: aiohttp.FormData | None = None,
     ) -> _Answer:
         host = urlsplit(url).hostname or ""
         if not endpoint.is_named and not _may_reach(host):
@@ -196,6 +266,7 @@ class RegistryClient:
                 method,
                 URL(url, encoded=True),
                 headers=headers,
+                data=form,
                 allow_redirects=False,
                 ssl=True if endpoint.tls is None else endpoint.tls,
                 proxy=proxy,
@@ -204,39 +275,74 @@ class RegistryClient:
                 if method != "HEAD":
                     body = await _read(response, most, endpoint)
                 return _Answer(response.status, response.headers, body)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except _UNREACHED as error:
             raise AwayError(f"{endpoint.host}: {_reason(error)}") from None
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise SilentError(f"{endpoint.host}: {_reason(error)}") from None
 
 
 def _session(*, guard: bool) -> aiohttp.ClientSession:
-    resolver = _GuardedResolver() if guard else None
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=8, limit_per_host=2, resolver=resolver),
+        # More connections than requests at once, so that none waits for one.
+        connector=aiohttp.TCPConnector(
+            limit=8,
+            limit_per_host=4,
+            resolver=_Resolver(guard=guard),
+            socket_factory=_small_socket,
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"leadline-controller/{__version__}"},
-        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S, sock_connect=_CONNECT_S),
+        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_FIND_S, sock_connect=_CONNECT_S),
         auto_decompress=False,  # a few bytes may unpack to gigabytes
         skip_auto_headers=("Accept-Encoding",),
     )
 
 
-class _GuardedResolver(AbstractResolver):
-    """Resolves names to addresses that may be reached."""
+def _small_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket from which little comes at once: chunks of one byte take a hundred times as long to
+    parse as what they are part of, and block the event loop meanwhile."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+    return made
 
-    def __init__(self) -> None:
-        self._resolver = aiohttp.DefaultResolver()
+
+class _Resolver(AbstractResolver):
+    """Resolves names, if guarded to addresses that may be reached.
+
+    It has threads of its own: without a name server each question takes some 20 s, and the threads
+    of the event loop are for all that the controller writes.
+    """
+
+    def __init__(self, *, guard: bool) -> None:
+        self._guard = guard
+        self._threads = ThreadPoolExecutor(_RESOLVING, "registry-names")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        allowed = [each for each in found if _may_reach(each["host"])]
+        ask = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM)
+        answers = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        found = [
+            ResolveResult(
+                hostname=host,
+                # A link-local address has a scope.
+                host=str(address[0])
+                + (f"%{address[3]}" if len(address) > 3 and address[3] else ""),
+                port=port,
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for kind, _, protocol, _, address in answers
+        ]
+        allowed = [each for each in found if not self._guard or _may_reach(each["host"])]
         if not allowed:
             raise OSError("only registries.yaml may name this address")
         return allowed
 
     async def close(self) -> None:
-        await self._resolver.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _may_reach(host: str) -> bool:
@@ -261,48 +367,89 @@ def _may_reach(host: str) -> bool:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int, endpoint: Endpoint) -> bytes:
-    parts, size = [], 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > most:
-            response.close()
-            raise BrokenError(f"{endpoint.host}: its answer is longer than {most} bytes")
-        parts.append(part)
-    return b"".join(parts)
+    body = bytearray()
+    is_long = (response.content_length or 0) > most
+    while not is_long and (part := await response.content.readany()):
+        body += part
+        is_long = len(body) > most
+    if is_long:
+        response.close()
+        raise BrokenError(f"{endpoint.host}: its answer is longer than {most} bytes")
+    return bytes(body)
 
 
 def _raise_for(answer: _Answer, endpoint: Endpoint) -> None:
     host, status = endpoint.host, answer.status
-    if status == 200:
+    if 200 <= status < 300:
         return
     if status == 404:
         raise AbsentError(f"{host}: no such image")
     if status in (401, 403):
         raise DeniedError(f"{host}: access denied")
-    if status == 429 or status >= 500:
-        try:
-            after_s = float(answer.headers.get("Retry-After", "0"))
-        except ValueError:
-            after_s = 0.0
-        wait_s = after_s if 0 <= after_s <= _MAX_RETRY_AFTER_S else _MAX_RETRY_AFTER_S
+    is_busy = status in (429, 503) or (status >= 500 and "Retry-After" in answer.headers)
+    if is_busy:
         limit = " (too many requests)" if status == 429 else ""
-        raise AwayError(f"{host}: HTTP status {status}{limit}", wait_s)
+        after_s = retry_after_s(answer.headers, time.time())
+        raise AwayError(f"{host}: HTTP status {status}{limit}", after_s)
+    # A mirror that can't look up one image says 500, 502 or 504, and has others.
     raise BrokenError(f"{host}: HTTP status {status}")
+
+
+def retry_after_s(headers: Mapping[str, str], unix_s: float) -> float:
+    """How long the header Retry-After wants to be waited, s: at most six hours, 0 if it cannot be
+    read. RFC 9110, 10.2.3: seconds, or a date, which is compared with the server's own Date,
+    because a board's clock may be wrong. unix_s: the time, where the server tells none."""
+    value = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", value):
+        wait_s = float(value)
+    else:
+        at_s, server_s = _unix_s(value), _unix_s(headers.get("Date", ""))
+        wait_s = 0.0 if at_s is None else at_s - (unix_s if server_s is None else server_s)
+    return min(max(wait_s, 0.0), _MAX_RETRY_AFTER_S)
+
+
+def _unix_s(date: str) -> float | None:
+    try:
+        parsed = parsedate_tz(date)
+        return None if parsed is None else float(mktime_tz(parsed))
+    except (ValueError, OverflowError, IndexError):
+        return None
+
+
+def _basic(login: Credentials) -> str:
+    return f"Basic {b64encode(f'{login.user}:{login.password}'.encode()).decode()}"
+
+
+def _realm(text: str, endpoint: Endpoint) -> URL | None:
+    """The address of a realm; None if it is not https, nor plain HTTP on the registry itself."""
+    try:
+        realm = URL(text)
+        is_plain = realm.scheme == "http" and _is_same(realm, endpoint)
+        safe = realm.host and realm.raw_user is None and realm.raw_password is None
+    except ValueError:
+        return None
+    return realm.with_fragment(None) if safe and (realm.scheme == "https" or is_plain) else None
+
+
+def _is_same(realm: URL, endpoint: Endpoint) -> bool:
+    return realm.origin() == URL(endpoint.url).origin()
 
 
 def _token(body: bytes, endpoint: Endpoint) -> tuple[str, float]:
     """The token and how long it lasts, s. distribution-spec leaves it to Docker's specification of
     tokens: without expires_in it lasts 60 s."""
     try:
-        answer = json.loads(body)
-        token = answer.get("token") or answer.get("access_token")
-        lasts_s = answer.get("expires_in", 60)
-    except (ValueError, AttributeError, RecursionError):
-        raise BrokenError(f"{endpoint.host}: its realm's answer is no token") from None
-    if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+        answer = read_json(body, _Token, "token")
+    except BrokenError:
+        answer = _Token()
+    token = answer.access_token or answer.token
+    if not token or not token.isascii() or not token.isprintable():
         raise BrokenError(f"{endpoint.host}: its realm's answer is no token")
-    is_number = isinstance(lasts_s, int) and not isinstance(lasts_s, bool)
-    return token, float(min(max(lasts_s, 0), _MAX_TOKEN_S)) if is_number else 60.0
+    try:
+        lasts_s = float(bytes(answer.expires_in).strip(b'"'))
+    except ValueError:
+        lasts_s = 60.0
+    return token, min(max(lasts_s, 0.0), _MAX_TOKEN_S) if lasts_s == lasts_s else 60.0
 
 
 def _now_s() -> float:

@@ -2,27 +2,31 @@
 
 A digest is asked for once, because what it names never changes. A tag is checked every half hour,
 with a request that Docker Hub does not count. Requests that it counts are limited, because the
-boards pull through the same address. A registry that is away is left alone for a while, and costs
+boards pull through the same address. A server that is away is left alone for a while, and costs
 only knowledge.
+
+Whoever may create pods chooses names of images, so turns are fair. See fairness.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import SystemRandom
 from typing import NamedTuple, Protocol
 
 from leadline_controller.framework.model import Layer
 from leadline_controller.logs import ErrorLog
+from leadline_controller.registry import fairness
 from leadline_controller.registry.cache import ImageCache, KnownImage
 from leadline_controller.registry.manifests import (
-    AbsentError,
     AwayError,
+    BrokenError,
     Index,
     Manifest,
     RegistryError,
+    SilentError,
 )
 from leadline_controller.registry.registries import (
     Credentials,
@@ -40,11 +44,14 @@ _TICK_S = 1.0
 _AT_ONCE = 4
 _TAG_S = 1800.0
 _WRITE_EVERY_S = 60.0
-_AWAY_S = 30.0, 1800.0  # the first wait for a registry, and the longest
+_AWAY_S = 30.0, 1800.0  # the first wait for a server, and the longest
 _REFUSED_S = 300.0, 6 * 3600.0  # the same for one image
 _BURST_HOURS = 4
+_LONGEST_S = 60.0  # of one image, with all its redirects, logins and mirrors
+_SILENT = 3  # times in a row, and a server counts as away
+_MAX_DEPTH = 4  # of indexes within indexes
 _MAX_IMAGES = 4096
-_MAX_REGISTRIES = 256
+_MAX_REASONS = 3
 Layers = tuple[Layer, ...]
 Learn = Callable[[str, str, Mapping[str, Layers]], Set[str]]
 
@@ -88,33 +95,57 @@ class RegistryReading(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Host:
-    """A registry. tokens: how many manifests may be asked for now."""
+class _Bucket:
+    """Of a registry. tokens: how many manifests may be asked for now."""
 
     tokens: float
     filled_s: float
+
+
+@dataclass(slots=True)
+class _Server:
+    """A registry's or a mirror's host. not_before_s: when it may be asked again, for whatever
+    image. silent: how many requests in a row it did not answer; of one that never answered, one
+    is enough to count as away."""
+
     not_before_s: float = 0.0
     waits_s: float = 0.0
     why: str = ""
-    logged: str = ""
+    silent: int = _SILENT - 1
 
 
 @dataclass(slots=True)
 class _Image:
-    """An image that is wanted. due_s: when it is asked for next. why: of the last failure."""
+    """An image that is wanted. due_s: when it is asked for next. why: of the last failure. is_away:
+    it failed because its servers are away. turn: when it was last asked for, as a count of all
+    turns. named_by: see ImageLookup. paths: from this, for fairness."""
 
+    reference: Reference | None
     known: KnownImage | None = None
     due_s: float = 0.0
     waits_s: float = 0.0
     why: str = ""
-    secrets: Set[str] = field(default_factory=frozenset)
+    is_away: bool = False
+    turn: int = 0
+    named_by: Set[str] = frozenset()
+    paths: tuple[fairness.Path, ...] = ()
+
+    def is_named_by(self, image: str, named_by: Set[str]) -> None:
+        """These pods name it now."""
+        if not self.paths or self.named_by != named_by:
+            self.named_by, self.paths = named_by, fairness.paths(image, named_by)
+
+    def lacks(self, architectures: Set[str]) -> bool:
+        """Whether there is something that is not known, or was not at the last time."""
+        return self.known is None or not self.known.is_complete(architectures)
 
 
 class ImageLookup:
     """Asks for what `wanted` says and tells `learn`, which returns the images that it forgot.
 
-    wanted: full name -> namespace/name of the pull secrets of the pods that name it. architectures:
-    those of the nodes. logins: reads a secret's credentials. now_s: a monotonic clock.
+    wanted: full name -> who names it: for each pod namespace/ and, for each of its pull secrets,
+    namespace/name. architectures: those of the nodes. logins: reads a secret's credentials.
+    now_s: a monotonic clock.
     """
 
     def __init__(
@@ -138,9 +169,11 @@ class ImageLookup:
         self._now_s = now_s
         self._cache = ImageCache(settings.path, int(settings.cache_mb * 2**20))
         self._images: dict[str, _Image] = {}
-        self._hosts: dict[str, _Host] = {}
-        self._busy: set[str] = set()  # the registries that are being asked
-        self._turn = 0  # of which wanted image it is to be asked for first
+        self._buckets: dict[str, _Bucket] = {}
+        self._servers: dict[str, _Server] = {}
+        self._busy: dict[str, str] = {}  # the registries that are being asked -> for whom
+        self._turn = 0
+        self._share: tuple[Set[str], list[str]] = frozenset(), []
         self._tasks: set[asyncio.Task[None]] = set()
         self._unwritten: list[KnownImage] = []
         self._written_s = now_s()
@@ -148,7 +181,7 @@ class ImageLookup:
     async def run(self) -> None:
         """Look up images until cancelled. An error must not end it."""
         for known in await asyncio.to_thread(lambda: list(self._cache.load())):
-            self._images[known.image] = _Image(known)
+            self._images[known.image] = _Image(reference_of(known.image), known)
             self._tell(known)
         errors = ErrorLog(log)
         try:
@@ -166,150 +199,208 @@ class ImageLookup:
             self._cache.append(self._unwritten)
 
     def tick(self) -> None:
-        """Start what is due, at most four at once and one of each registry. The next tick goes on
-        behind the last, so that registries that answer slowly can't keep the others waiting."""
-        now_s, wanted = self._now_s(), self._wanted()
-        for image, secrets in wanted.items():
-            if len(self._images) < _MAX_IMAGES or image in self._images:
-                self._images.setdefault(image, _Image()).secrets = secrets
-        if len(self._images) >= _MAX_IMAGES:
-            self._images = {name: each for name, each in self._images.items() if name in wanted}
-        if len(self._hosts) >= _MAX_REGISTRIES:
-            named = {each.registry for each in map(reference_of, wanted) if each is not None}
-            self._hosts = {n: host for n, host in self._hosts.items() if n in named | self._busy}
-        architectures, images = self._architectures(), list(wanted)
-        self._turn %= max(len(images), 1)
-        for at in (*range(self._turn, len(images)), *range(self._turn)):
-            if len(self._busy) >= _AT_ONCE:
-                return
-            image = images[at]
-            state, reference = self._images.get(image), reference_of(image)
-            if state is None or reference is None or reference.registry in self._busy:
+        """Start what is due: at most four at once, one of each registry, and fairly."""
+        now_s, architectures = self._now_s(), self._needed()
+        images = self._wanted_images()
+        if len(self._busy) >= _AT_ONCE:
+            return
+        due = {
+            image: state
+            for image, state in images.items()
+            if state.due_s <= now_s and self._may_ask(state, architectures, now_s)
+        }
+        if not due:
+            return
+        everything = ((state.paths, state.turn) for state in images.values())
+        queue = fairness.Queue(everything, ((n, each.paths, each.turn) for n, each in due.items()))
+        while len(self._busy) < _AT_ONCE and (first := queue.pop(self._busy)) is not None:
+            image, namespace = first
+            state = due[image]
+            if state.reference is None:
                 continue
-            if state.due_s > now_s or self._is_done(state, reference, architectures):
-                continue
-            host = self._host(reference.registry, now_s)
-            is_new = state.known is None
-            if host is None or host.not_before_s > now_s or (is_new and host.tokens < 1):
-                continue
-            host.tokens -= is_new
-            self._busy.add(reference.registry)
-            self._turn = at + 1
-            task = asyncio.create_task(self._ask(image, state, reference, host))
+            self._busy[state.reference.registry] = namespace
+            self._turn += 1
+            state.turn = self._turn
+            task = asyncio.create_task(self._ask(image, state, state.reference))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def _wanted_images(self) -> dict[str, _Image]:
+        """What is wanted, or the fair share of it that can be kept."""
+        wanted: Mapping[str, Set[str]] = self._wanted()
+        names: Iterable[str] = wanted
+        if len(wanted) > _MAX_IMAGES:
+            if self._share[0] != wanted.keys():
+                paths = ((image, fairness.paths(image, by)) for image, by in wanted.items())
+                self._share = frozenset(wanted), fairness.share(paths, _MAX_IMAGES)
+            names = self._share[1]
+        found: dict[str, _Image] = {}
+        for image in names:
+            found[image] = self._images.get(image) or _Image(reference_of(image))
+            found[image].is_named_by(image, wanted[image])
+        self._images.update(found)
+        if len(self._images) > _MAX_IMAGES:
+            self._images = dict(found)
+        if len(self._buckets) > _MAX_IMAGES:
+            named = {each.reference.registry for each in found.values() if each.reference}
+            self._buckets = {n: each for n, each in self._buckets.items() if n in named}
+        if len(self._servers) > 2 * _MAX_IMAGES:
+            now_s = self._now_s()
+            self._servers = {n: e for n, e in self._servers.items() if e.not_before_s > now_s}
+        return found
+
+    def _needed(self) -> Set[str]:
+        """The architectures of the nodes, or the usual one while none is known."""
+        return self._architectures() or {"amd64"}
+
+    def _may_ask(self, state: _Image, architectures: Set[str], now_s: float) -> bool:
+        """Whether it may have changed, and its registry may be asked now."""
+        reference = state.reference
+        if reference is None or reference.registry in self._busy:
+            return False
+        if state.lacks(architectures):
+            return self._bucket(reference.registry, now_s).tokens >= 1
+        return not reference.reference.startswith("sha256:")
+
+    def _bucket(self, registry: str, now_s: float) -> _Bucket:
+        most = float(_BURST_HOURS * self._settings.requests_per_hour)
+        bucket = self._buckets.setdefault(registry, _Bucket(most, now_s))
+        gained = (now_s - bucket.filled_s) * self._settings.requests_per_hour / 3600
+        bucket.tokens, bucket.filled_s = min(bucket.tokens + gained, most), now_s
+        return bucket
+
     def readings(self) -> list[RegistryReading]:
         """The registries of the wanted images, by name."""
-        now_s = self._now_s()
-        found: dict[str, list[_Image]] = {}
+        found: dict[str, dict[str, _Image | None]] = {}
         for image in self._wanted():
-            reference = reference_of(image)
-            if reference is not None and image in self._images:
-                found.setdefault(reference.registry, []).append(self._images[image])
-        return [
-            self._reading(name, self._hosts.get(name), images, now_s)
-            for name, images in sorted(found.items())
-        ]
+            found.setdefault(image.partition("/")[0], {})[image] = self._images.get(image)
+        return [self._reading(name, images) for name, images in sorted(found.items())]
 
-    def _reading(
-        self, name: str, host: _Host | None, images: list[_Image], now_s: float
-    ) -> RegistryReading:
-        waits = [image for image in images if image.known is None]
-        why = host.why if host is not None else ""
-        due_s = host.not_before_s if host is not None and host.why else 0.0
-        if not why and waits:
-            first = min(waits, key=lambda image: image.due_s)
-            why, due_s = first.why, first.due_s
-            if not why and host is not None and host.tokens < 1:
-                why = "waits, so that it is not asked too often"
+    def _reading(self, name: str, images: Mapping[str, _Image | None]) -> RegistryReading:
+        now_s, architectures = self._now_s(), self._needed()
+        reasons: dict[str, list[str]] = {}
+        due_s: list[float] = []
+        unknown = 0
+        for image, state in images.items():
+            known = None if state is None else state.known
+            is_known = known is not None and known.is_of_use(architectures)
+            unknown += not is_known
+            if is_known and not (
+                state and state.why and (state.is_away or state.lacks(architectures))
+            ):
+                continue
+            reasons.setdefault(self._why(name, state), []).append(
+                "" if state and state.is_away else image.removeprefix(f"{name}/")
+            )
+            if state and state.why:
+                due_s.append(state.due_s)
         return RegistryReading(
             name,
             len(images),
-            len(images) - len(waits),
-            why,
-            max(due_s - now_s, 0.0) if due_s else None,
+            len(images) - unknown,
+            "; ".join(_told(reasons)),
+            max(min(due_s) - now_s, 0.0) if due_s else None,
         )
 
-    def _is_done(self, state: _Image, reference: Reference, architectures: Set[str]) -> bool:
-        """Whether nothing about it can have changed."""
-        known = state.known
-        if known is None or not reference.reference.startswith("sha256:"):
-            return False
-        return "" in known.layers or architectures <= known.layers.keys()
+    def _why(self, registry: str, state: _Image | None) -> str:
+        """Why its layers are not known."""
+        if state is None:
+            return f"pods name more than {_MAX_IMAGES} images"
+        if state.reference is None:
+            return "not a name that can be asked for: expected REGISTRY/NAME:TAG or @sha256:DIGEST"
+        if state.why:
+            return state.why
+        if state.known is not None:
+            return f"{registry}: nothing for linux on {', '.join(sorted(state.known.layers))}"
+        if self._bucket(registry, self._now_s()).tokens < 1:
+            return "waits, so that it is not asked too often"
+        return "not asked yet"
 
-    def _host(self, name: str, now_s: float) -> _Host | None:
-        most = float(_BURST_HOURS * self._settings.requests_per_hour)
-        if name not in self._hosts and len(self._hosts) >= _MAX_REGISTRIES:
-            return None
-        host = self._hosts.setdefault(name, _Host(most, now_s))
-        gained = (now_s - host.filled_s) * self._settings.requests_per_hour / 3600
-        host.tokens, host.filled_s = min(host.tokens + gained, most), now_s
-        return host
-
-    async def _ask(self, image: str, state: _Image, reference: Reference, host: _Host) -> None:
+    async def _ask(self, image: str, state: _Image, reference: Reference) -> None:
+        failures: list[RegistryError] = []
+        servers: list[_Server] = []
         try:
-            logins = await self._logins_of(state.secrets)
-            await self._look_up(image, state, reference, host, logins)
-        except AwayError as error:
-            shortest, longest = _AWAY_S
-            host.waits_s = min(max(2 * host.waits_s, shortest), longest)
-            wait_s = max(host.waits_s * _RANDOM.uniform(0.75, 1.25), error.after_s)
-            host.not_before_s, host.why = self._now_s() + wait_s, str(error)
-            if not host.logged:
-                host.logged = host.why
-                log.warning("%s; its images' layers are not known until it answers", host.why)
-        except RegistryError as error:
+            async with asyncio.timeout(_LONGEST_S):
+                logins = await self._logins_of(state.named_by)
+                away = ""
+                for endpoint in self._registries.endpoints(reference, logins):
+                    if endpoint.url == away:  # with other credentials
+                        continue
+                    servers.append(self._servers.setdefault(endpoint.host, _Server()))
+                    failure = await self._ask_one(image, state, endpoint, servers[-1])
+                    if failure is None:
+                        failures = []
+                        break
+                    failures.append(failure)
+                    away = endpoint.url if isinstance(failure, AwayError) else ""
+        except TimeoutError:
+            failures.append(SilentError(f"{reference.registry}: no answer in {_LONGEST_S:.0f} s"))
+        except Exception as error:  # noqa: BLE001  # one image must not stop the others
+            failures.append(BrokenError("its answer can't be read"))
+            log.error("looking up %s failed: %r", image, error)
+        finally:
+            self._busy.pop(reference.registry, None)
+        self._settle(state, failures, servers)
+
+    def _settle(self, state: _Image, failures: list[RegistryError], servers: list[_Server]) -> None:
+        """When the image is asked for again, and why, after its endpoints failed; [] if one told.
+        What is so for this image is told first: that a mirror does not have it says more than that
+        the registry behind it cannot be reached."""
+        now_s = self._now_s()
+        failures.sort(key=lambda each: isinstance(each, AwayError))
+        state.why = "; ".join(dict.fromkeys(map(str, failures)))
+        away = [each.not_before_s > now_s for each in servers]
+        state.is_away = bool(failures) and bool(away) and all(away)
+        if not failures:
+            state.waits_s, state.due_s = 0.0, now_s + _TAG_S * _RANDOM.uniform(0.75, 1.25)
+        elif state.is_away:
+            state.due_s = min(each.not_before_s for each in servers)
+        else:
             shortest, longest = _REFUSED_S
             state.waits_s = min(max(2 * state.waits_s, shortest), longest)
-            state.due_s, state.why = self._now_s() + state.waits_s, str(error)
-        except Exception as error:  # noqa: BLE001  # one image must not stop the others
-            state.due_s, state.why = self._now_s() + _REFUSED_S[1], "its answer can't be read"
-            log.error("looking up %s failed: %r", image, error)
-        else:
-            if host.logged:
-                log.info("%s answers again", reference.registry)
-            host.waits_s, host.why, host.logged = 0.0, "", ""
-            state.waits_s, state.why = 0.0, ""
-            state.due_s = self._now_s() + _TAG_S * _RANDOM.uniform(0.75, 1.25)
-        finally:
-            self._busy.discard(reference.registry)
+            state.due_s = now_s + state.waits_s
 
-    async def _logins_of(self, secrets: Set[str]) -> PullLogins:
+    async def _ask_one(
+        self, image: str, state: _Image, endpoint: Endpoint, server: _Server
+    ) -> RegistryError | None:
+        """Ask one endpoint and keep what it tells. Why that is not all, else None."""
+        if server.not_before_s > self._now_s():
+            return AwayError(server.why)
+        try:
+            known, failure = await self._known(image, state, endpoint)
+        except RegistryError as error:
+            known, failure = None, error
+        self._note(endpoint.host, server, failure)
+        if known is not None and known != state.known and known.layers:
+            state.known = known
+            self._unwritten.append(known)
+            self._tell(known)
+        return failure
+
+    def _note(self, host: str, server: _Server, failure: RegistryError | None) -> None:
+        """Leave a server alone for a while that cannot be reached, for all its images."""
+        if isinstance(failure, SilentError):
+            server.silent += 1
+        if not isinstance(failure, AwayError):
+            if server.why:
+                log.info("%s answers again", host)
+            server.waits_s, server.why, server.silent = 0.0, "", 0
+        elif not isinstance(failure, SilentError) or server.silent >= _SILENT:
+            shortest, longest = _AWAY_S
+            server.waits_s = min(max(2 * server.waits_s, shortest), longest)
+            wait_s = max(server.waits_s * _RANDOM.uniform(0.75, 1.25), failure.after_s)
+            server.not_before_s = self._now_s() + wait_s
+            if not server.why:
+                log.warning("%s; its images' layers are not known until it answers", failure)
+            server.why = str(failure)
+
+    async def _logins_of(self, named_by: Set[str]) -> PullLogins:
         """The credentials of those pull secrets that may be read."""
         found: dict[str, tuple[Credentials, ...]] = {}
-        for key in sorted(secrets & set(self._settings.pull_secrets)):
+        for key in sorted(named_by & set(self._settings.pull_secrets)):
             for name, logins in (await self._logins(key)).items():
                 found[name] = (*found.get(name, ()), *logins)
         return found
-
-    async def _look_up(
-        self,
-        image: str,
-        state: _Image,
-        reference: Reference,
-        host: _Host,
-        logins: PullLogins,
-    ) -> None:
-        """Ask the endpoints one after the other. Raises the RegistryError of the last one, or
-        AwayError if any was away."""
-        failure: RegistryError = AbsentError(f"{reference.registry}: no endpoint")
-        away = ""
-        for endpoint in self._registries.endpoints(reference, logins):
-            if endpoint.url == away:  # with other credentials
-                continue
-            try:
-                known = await self._known(image, state, endpoint, host)
-            except RegistryError as error:
-                away = endpoint.url if isinstance(error, AwayError) else ""
-                failure = failure if isinstance(failure, AwayError) else error
-                continue
-            if known is not state.known:
-                state.known = known
-                self._unwritten.append(known)
-                self._tell(known)
-            return
-        raise failure
 
     def _tell(self, known: KnownImage) -> None:
         layers = {architecture: each for architecture, each in known.layers.items() if each}
@@ -318,35 +409,65 @@ class ImageLookup:
                 self._images.pop(forgotten, None)  # so it is asked for again where it is wanted
 
     async def _known(
-        self, image: str, state: _Image, endpoint: Endpoint, host: _Host
-    ) -> KnownImage:
+        self, image: str, state: _Image, endpoint: Endpoint
+    ) -> tuple[KnownImage, RegistryError | None]:
+        """What the endpoint tells, and why that is not all, if it is not."""
         repository = image.partition("@")[0].rpartition("/")
         base = f"{repository[0]}/{repository[2].partition(':')[0]}"
-        architectures = self._architectures() or {"amd64"}
+        architectures = self._needed()
+        bucket = self._bucket(image.partition("/")[0], self._now_s())
         before = state.known
-        if before is not None and ("" in before.layers or architectures <= before.layers.keys()):
+        if before is not None and before.is_complete(architectures):
             digest = await self._registry.digest(endpoint)
-            if digest is not None and before.by_digest == f"{base}@{digest}":
-                return before
-        host.tokens -= before is not None
-        answer = await self._registry.manifest(endpoint)
+            if before.by_digest == f"{base}@{digest}" or bucket.tokens < 1:
+                return before, None
+        answer = await self._manifest(endpoint, bucket)
         by_digest = f"{base}@{answer.digest}"
         if not isinstance(answer, Index):
-            return KnownImage(image, by_digest, {"": answer.layers})
+            return KnownImage(image, by_digest, {"": answer.layers}), None
         layers: dict[str, Layers] = {}
         if before is not None and before.by_digest == by_digest:
             layers.update(before.layers)
+        fetched: dict[str, Manifest | Index] = {}
+        failure: RegistryError | None = None
         for architecture in sorted(architectures - layers.keys()):
-            digest = answer.manifests.get(architecture)
+            try:
+                layers[architecture] = await self._layers(
+                    answer, architecture, endpoint, bucket, fetched
+                )
+            except AwayError as error:
+                failure = error
+                break
+            except RegistryError as error:  # a mirror may have one architecture only
+                failure = BrokenError(f"{error} for {architecture}")
+        return KnownImage(image, by_digest, layers), failure
+
+    async def _layers(
+        self,
+        index: Index,
+        architecture: str,
+        endpoint: Endpoint,
+        bucket: _Bucket,
+        fetched: dict[str, Manifest | Index],
+    ) -> Layers:
+        """The layers for an architecture; none if no board of it can run the image. fetched: by
+        digest, for all architectures."""
+        for _ in range(_MAX_DEPTH):
+            digest = index.of(architecture)
             if digest is None:
-                layers[architecture] = ()  # no board of it can run the image
-                continue
-            host.tokens -= 1
-            manifest = await self._registry.manifest(replace(endpoint, reference=digest))
-            if isinstance(manifest, Index):
-                raise AbsentError(f"{endpoint.host}: an index within an index")
-            layers[architecture] = manifest.layers
-        return KnownImage(image, by_digest, layers)
+                return ()
+            if digest not in fetched:
+                at = replace(endpoint, reference=digest)
+                fetched[digest] = await self._manifest(at, bucket)
+            found = fetched[digest]
+            if isinstance(found, Manifest):
+                return found.layers
+            index = found
+        raise BrokenError(f"{endpoint.host}: more than {_MAX_DEPTH} indexes within each other")
+
+    async def _manifest(self, endpoint: Endpoint, bucket: _Bucket) -> Manifest | Index:
+        bucket.tokens -= 1
+        return await self._registry.manifest(endpoint)
 
     async def _write(self) -> None:
         now_s = self._now_s()
@@ -361,3 +482,12 @@ class ImageLookup:
                 if name in wanted and each.known is not None
             ]
             await asyncio.to_thread(self._cache.replace, kept)
+
+
+def _told(reasons: Mapping[str, list[str]]) -> Iterator[str]:
+    """Each reason with an image that it is of. "": of every image of the server."""
+    for why, (image, *others) in list(reasons.items())[:_MAX_REASONS]:
+        more = f" and {len(others)} more" if others else ""
+        yield f"{why} ({image}{more})" if image else why
+    if len(reasons) > _MAX_REASONS:
+        yield f"{len(reasons) - _MAX_REASONS} other reasons"

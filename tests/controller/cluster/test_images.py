@@ -381,8 +381,8 @@ def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() 
         pod("b", WEB, finished=True, pull_secrets=("theirs",)),
     ]
     assert scene.state.images.wanted(pods) == {
-        "docker.io/library/busybox:latest": {"default/mine"},
-        WEB: {"default/mine"},
+        "docker.io/library/busybox:latest": {"default/", "default/mine"},
+        WEB: {"default/", "default/mine"},
         DB_DIGEST: set(),
     }
     scene.state.apply(NodeChanged(node("n1")))

@@ -39,6 +39,35 @@ def test_damage_costs_only_what_it_hit(tmp_path: Path, damage: bytes) -> None:
     assert ImageCache(file, 2**20).append([known("b")]) is False
 
 
+def test_what_an_earlier_release_took_for_no_image_is_asked_for_again() -> None:
+    """It wrote [] for an architecture, and did not read indexes that do not say the platform."""
+    line = known("a").line().replace('"amd64":null', '"amd64":[]')
+    read = read_line(line)
+    assert read is not None
+    assert read.layers == {"arm64": known("a").layers["arm64"]}
+    empty = known("a", layers=0)._replace(layers={"": ()})
+    assert read_line(empty.line()) == empty, "an image of no layers at all"
+
+
+@pytest.mark.parametrize(
+    ("layers", "complete", "of_use"),
+    [
+        ({}, False, False),
+        ({"": 0}, True, True),
+        ({"arm64": 2}, False, True),
+        ({"arm64": 0}, False, False),
+        ({"arm64": 2, "amd64": 0}, True, True),
+        ({"arm64": 0, "amd64": 0}, True, False),
+        ({"riscv64": 2, "arm64": 0}, False, False),
+    ],
+)
+def test_what_is_known_for_the_nodes(layers: dict[str, int], complete: bool, of_use: bool) -> None:
+    made = {name: (Layer("sha256:0", 1.0),) * count for name, count in layers.items()}
+    image = known("a")._replace(layers=made)
+    assert image.is_complete({"arm64", "amd64"}) is complete
+    assert image.is_of_use({"arm64", "amd64"}) is of_use
+
+
 def test_a_file_over_its_limit_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "images.jsonl"
     cache = ImageCache(file, 4096)

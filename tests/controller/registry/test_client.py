@@ -5,23 +5,41 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from aiohttp import web
-from leadline_controller.registry.client import RegistryClient, _may_reach
+from leadline_controller.registry.client import (
+    _RECEIVE_BYTES,
+    RegistryClient,
+    _may_reach,
+    _small_socket,
+    _token,
+    retry_after_s,
+)
 from leadline_controller.registry.manifests import (
     MAX_BYTES,
+    AbsentError,
     AwayError,
     BrokenError,
     DeniedError,
+    Index,
     Manifest,
     RegistryError,
+    SilentError,
+    read_answer,
 )
 from leadline_controller.registry.registries import Credentials, Endpoint
 
-from tests.support.registries import digest, manifest
+from tests.support.certificates import Authority
+from tests.support.registries import context, digest, manifest
 
 LOGIN = Credentials("boards", "hunter2")
 BODY = manifest(b"layer")
@@ -29,19 +47,31 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[str]:
+async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Serve on loopback; yields host:port."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     try:
         (address,) = runner.addresses
         yield f"127.0.0.1:{address[1]}"
     finally:
         await runner.cleanup()
+
+
+def realm_of(request: web.Request) -> str:
+    """A challenge for a token of this server."""
+    return f'Bearer realm="{request.scheme}://{request.host}/token",service="s"'
+
+
+async def bearer(request: web.Request) -> web.Response:
+    """Wants and gives the token t."""
+    if request.path == "/token":
+        return web.json_response({"token": "t"})
+    return web.Response(status=401, headers={"WWW-Authenticate": realm_of(request)})
 
 
 async def asked(handler: Handler, reference: str = "1", **fields: object) -> object:
@@ -188,8 +218,76 @@ async def test_a_token_that_is_none_is_refused(answer: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "lasts_s"),
+    [
+        ({"token": "t"}, 60.0),
+        ({"access_token": "t", "expires_in": 300}, 300.0),
+        ({"access_token": "t", "token": "other", "expires_in": 300.5}, 300.5),
+        ({"token": "t", "expires_in": "300"}, 300.0),
+        ({"token": "t", "expires_in": None, "issued_at": 5}, 60.0),
+        ({"token": "t", "expires_in": []}, 60.0),
+        ({"token": "t", "expires_in": "soon"}, 60.0),
+        ({"token": "t", "expires_in": "nan"}, 60.0),
+        ({"token": "t", "expires_in": -1}, 0.0),
+        ({"token": "t", "expires_in": 10**9}, 600.0),
+    ],
+)
+def test_a_token_lasts_as_long_as_its_realm_says(answer: object, lasts_s: float) -> None:
+    assert _token(json.dumps(answer).encode(), Endpoint("https://x", "", "")) == ("t", lasts_s)
+
+
+async def test_a_token_asks_for_what_the_registry_names() -> None:
+    """The realm's own query is kept. Behind a path of a mirror, the registry has another name for
+    the repository."""
+    asked_for: list[tuple[str, str]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.path == "/token":
+            asked_for.extend(request.query.items())
+            return web.json_response({"token": "t"})
+        if request.headers.get("Authorization") != "Bearer t":
+            realm = f'Bearer realm="http://{request.host}/token?account=a%2Bb&service=old"'
+            realm += ',service="a b&c",scope="repository:hub/web:pull repository:web:pull"'
+            return web.Response(status=401, headers={"WWW-Authenticate": realm})
+        return web.Response(body=BODY)
+
+    assert isinstance(await asked(handler), Manifest)
+    assert asked_for == [
+        ("account", "a+b"),
+        ("service", "old"),
+        ("service", "a b&c"),
+        ("scope", "repository:web:pull"),
+        ("scope", "repository:hub/web:pull"),
+    ]
+
+
+async def test_a_token_that_is_refused_is_replaced_once() -> None:
+    tokens: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.path == "/token":
+            tokens.append(f"t{len(tokens)}")
+            return web.json_response({"token": tokens[-1], "expires_in": 600})
+        if request.headers.get("Authorization") in valid:
+            return web.Response(body=BODY)
+        return web.Response(status=401, headers={"WWW-Authenticate": realm_of(request)})
+
+    async with serving(handler) as host, RegistryClient() as client:
+        at = Endpoint(f"http://{host}", "web", "1", is_named=True, may_login=False)
+        valid = {"Bearer t0"}
+        await client.manifest(at)
+        valid = {"Bearer t1"}  # revoked
+        await client.manifest(at)
+        assert tokens == ["t0", "t1"]
+        valid = set()
+        with pytest.raises(DeniedError):
+            await client.manifest(at)
+        assert len(tokens) == 3
+
+
+@pytest.mark.parametrize(
     ("status", "retry", "after_s"),
-    [(429, "120", 120.0), (503, "soon", 0.0), (500, "1e9", 21600.0), (429, "-5", 21600.0)],
+    [(429, "120", 120.0), (503, "soon", 0.0), (500, "9" * 5000, 21600.0), (429, "-5", 0.0)],
 )
 async def test_a_busy_registry_says_when_to_come_again(
     status: int, retry: str, after_s: float
@@ -202,15 +300,159 @@ async def test_a_busy_registry_says_when_to_come_again(
     assert error.value.after_s == after_s
 
 
+NOW = "Wed, 25 Nov 2026 12:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("value", "date", "expected"),
+    [
+        ("", "", 0.0),
+        ("0", "", 0.0),
+        (" 30 ", "", 30.0),
+        ("1.5", "", 1.5),
+        ("1e3", "", 0.0),
+        ("+30", "", 0.0),
+        ("\u0663", "", 0.0),
+        ("nan", "", 0.0),
+        ("99999999999999999999", "", 21600.0),
+        ("Wed, 25 Nov 2026 12:10:00 GMT", NOW, 600.0),
+        ("Wednesday, 25-Nov-26 12:10:00 GMT", NOW, 600.0),
+        ("Wed Nov 25 12:10:00 2026", NOW, 600.0),
+        ("Wed, 25 Nov 2026 12:10:00 GMT", "", 660.0),
+        ("Wed, 25 Nov 2026 12:10:00 GMT", "yesterday", 660.0),
+        ("Wed, 25 Nov 2026 11:00:00 GMT", NOW, 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", NOW, 21600.0),
+        ("Wed, 25 Nov 99999999 12:10:00 GMT", NOW, 0.0),
+        ("tomorrow", NOW, 0.0),
+    ],
+)
+def test_every_form_of_retry_after_is_bounded(value: str, date: str, expected: float) -> None:
+    """The server's own date counts, because this machine's may be wrong: here by a minute."""
+    headers = {"Retry-After": value} | ({"Date": date} if date else {})
+    at_s = datetime(2026, 11, 25, 11, 59, tzinfo=UTC).timestamp()
+    assert retry_after_s(headers, at_s) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, BrokenError),
+        (401, DeniedError),
+        (403, DeniedError),
+        (404, AbsentError),
+        (429, AwayError),
+        (500, BrokenError),
+        (502, BrokenError),
+        (503, AwayError),
+    ],
+)
+async def test_a_status_is_of_the_image_or_of_its_server(
+    status: int, kind: type[RegistryError]
+) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"WWW-Authenticate": 'Basic realm="r"'})
+
+    with pytest.raises(kind):
+        await asked(handler)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 405, 406, 501])
+async def test_a_refused_head_leaves_the_answer_to_get(status: int) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != "Bearer t":
+            return await bearer(request)
+        return web.Response(body=BODY) if request.method == "GET" else web.Response(status=status)
+
+    async with serving(handler) as host, RegistryClient() as client:
+        at = Endpoint(f"http://{host}", "web", "1", is_named=True, may_login=False)
+        assert await client.digest(at) is None
+        assert isinstance(await client.manifest(at), Manifest)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(404, AbsentError), (429, AwayError)])
+async def test_a_head_may_say_it_all(status: int, kind: type[RegistryError]) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(status=status)
+
+    async with serving(handler) as host, RegistryClient() as client:
+        with pytest.raises(kind):
+            await client.digest(Endpoint(f"http://{host}", "web", "1", is_named=True))
+
+
 async def test_a_registry_that_does_not_answer_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leadline_controller.registry.client._TIMEOUT_S", 0.2)
 
+    given_up = asyncio.Event()
+
     async def handler(_: web.Request) -> web.Response:
-        await asyncio.sleep(5)
+        await given_up.wait()
         return web.Response()
 
-    with pytest.raises(AwayError, match="no answer in time"):
+    async with serving(handler) as host, RegistryClient() as client:
+        with pytest.raises(SilentError, match="no answer in time"):
+            await client.manifest(Endpoint(f"http://{host}", "web", "1", is_named=True))
+        given_up.set()
+
+
+async def test_a_connection_that_breaks_off_is_not_a_registry_that_cannot_be_reached() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    with pytest.raises(SilentError):
         await asked(handler)
+    async with RegistryClient() as client:
+        with pytest.raises(AwayError) as error:
+            await client.manifest(Endpoint("http://127.0.0.1:1", "web", "1", is_named=True))
+    assert not isinstance(error.value, SilentError)
+
+
+async def test_names_without_a_server_hold_up_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The threads of the event loop are free while names are looked for in vain."""
+    found = threading.Event()
+
+    def slow(*_: object) -> list[object]:
+        found.wait(60)
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr("leadline_controller.registry.client._FIND_S", 0.02)
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        async with RegistryClient() as client:
+            for number in range(40):
+                with pytest.raises(AwayError) as error:
+                    await client.manifest(Endpoint(f"https://r{number}.example", "web", "1"))
+                assert not isinstance(error.value, SilentError)
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 60) == "free"
+            names = [each.name for each in threading.enumerate()]
+            assert 0 < sum(name.startswith("registry-names") for name in names) <= 16
+    finally:
+        found.set()
+
+
+async def test_what_a_registry_sends_is_taken_in_small_parts_and_read_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_by: list[threading.Thread] = []
+
+    def read(body: bytes, expected: str) -> Manifest | Index:
+        read_by.append(threading.current_thread())
+        return read_answer(body, expected)
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=BODY)
+
+    monkeypatch.setattr("leadline_controller.registry.client.read_answer", read)
+    await asked(handler)
+    assert threading.main_thread() not in read_by
+    assert len(read_by) == 1
+    family = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    with _small_socket((*family, "", ("127.0.0.1", 0))) as made:
+        most = made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    assert most <= 2 * _RECEIVE_BYTES, "the kernel doubles it"
 
 
 async def test_addresses_of_this_machine_are_for_registries_yaml_to_name() -> None:
@@ -348,3 +590,83 @@ async def test_a_mirror_is_asked_as_containerd_asks_it() -> None:
     await asked(handler, repository="/copies//web")
     await asked(handler, mirror_of="reg.example:5000")
     assert paths == ["/v2/copies/web/manifests/1", "/v2/web/manifests/1?ns=reg.example%3A5000"]
+
+
+IDENTITY = Credentials("", "identity")
+BASIC = "Basic Ym9hcmRzOmh1bnRlcjI="
+
+
+@dataclass
+class Realm:
+    """A registry over TLS with its own realm. challenges: what it sends. oauth: the status of a
+    POST for a token, or None if that gives one. told: what the realm and the registry were told."""
+
+    challenges: list[str]
+    oauth: int | None = None
+    told: list[str] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.method == "POST" and request.path != "/token":
+            self.told.append(f"a password to {request.path}")
+        login = request.headers.get("Authorization", "")
+        if request.path == "/token":
+            form = await request.post()
+            self.told.append(f"{request.method} {form.get('grant_type', login)}")
+            if request.method == "POST" and self.oauth is not None:
+                return web.Response(status=self.oauth, headers={"Location": "/elsewhere"})
+            user_or_token = form.get("password") or form.get("refresh_token")
+            if user_or_token in ("hunter2", "identity") or login in (BASIC, ""):
+                return web.json_response({"access_token": "t"})
+            return web.Response(status=401)
+        if login in ("Bearer t", BASIC):
+            self.told.append(login)
+            return web.Response(body=BODY)
+        refused = web.Response(status=401)
+        for each in self.challenges:
+            each = each.replace("REALM", f"https://{request.host}/token")
+            refused.headers.add("WWW-Authenticate", each)
+        return refused
+
+
+@pytest.mark.parametrize(
+    ("challenges", "oauth", "login", "expected"),
+    [
+        (["Negotiate", 'Basic realm="r"'], None, LOGIN, [BASIC]),
+        (['Negotiate, BASIC realm="r"'], None, LOGIN, [BASIC]),
+        (['Basic realm="r"', "Bearer realm=REALM"], None, None, ["GET ", "Bearer t"]),
+        (['Basic realm="r",Bearer realm="REALM"'], None, LOGIN, ["POST password", "Bearer t"]),
+        (['Bearer realm="REALM"'], None, IDENTITY, ["POST refresh_token", "Bearer t"]),
+        *(
+            (['Bearer realm="REALM"'], status, LOGIN, ["POST password", f"GET {BASIC}", "Bearer t"])
+            for status in (307, 400, 401, 404, 405, 501)
+        ),
+        # A bearer token that must not be asked for there, and something else that will do.
+        (['Bearer realm="http://10.0.0.1/"', 'Basic realm="r"'], None, LOGIN, [BASIC]),
+    ],
+)
+async def test_a_login_is_answered_as_containerd_does(
+    tmp_path: Path,
+    challenges: list[str],
+    oauth: int | None,
+    login: Credentials | None,
+    expected: list[str],
+) -> None:
+    issued = Authority(tmp_path).server("127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(issued.cert_file, issued.key_file)
+    realm = Realm(challenges, oauth)
+    async with serving(realm.answer, tls) as host, RegistryClient() as client:
+        at = Endpoint(f"https://{host}", "web", "1", is_named=True, tls=context(issued.ca_file))
+        object.__setattr__(at, "credentials", login)
+        assert isinstance(await client.manifest(at), Manifest)
+    assert realm.told == expected
+
+
+@pytest.mark.parametrize("login", [None, IDENTITY])
+async def test_basic_without_a_user_has_no_answer(login: Credentials | None) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        assert "Authorization" not in request.headers
+        return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r"'})
+
+    with pytest.raises(DeniedError, match="login that is not known"):
+        await asked(handler, credentials=login, may_login=True)

@@ -10,12 +10,19 @@ import pytest
 from leadline_controller.framework.model import Layer
 from leadline_controller.registry import lookup
 from leadline_controller.registry.lookup import ImageLookup, LookupSettings
-from leadline_controller.registry.manifests import AwayError, BrokenError, Index, Manifest
+from leadline_controller.registry.manifests import (
+    AwayError,
+    BrokenError,
+    Index,
+    Manifest,
+    SilentError,
+)
 from leadline_controller.registry.registries import (
     Credentials,
     Endpoint,
     PullLogins,
     Registries,
+    load_registries,
 )
 
 from tests.support.registries import LOGIN, MemoryRegistry, digest, index, manifest
@@ -163,6 +170,74 @@ async def test_a_registry_that_answers_slowly_is_asked_one_thing_at_once() -> No
         task.cancel()
 
 
+async def until_known(scene: Scene, images: Set[str], most_s: int, step_s: float = 1.0) -> None:
+    """Let so much time pass at most until these images are known."""
+    for _ in range(int(most_s / step_s)):
+        await scene.pass_time(step_s)
+        if images <= scene.learned.keys():
+            break
+    assert images <= scene.learned.keys()
+    for task in scene.lookup._tasks:
+        task.cancel()
+
+
+HONEST = {WEB, "other.example/web:1"}
+
+
+@pytest.mark.parametrize(
+    ("names", "most_s"),
+    [
+        ([f"evil.example/x:{number}" for number in range(5000)], 3),
+        ([f"evil.example/x{number}:1" for number in range(5000)], 3),
+        ([f"away-{number}.example/x:1" for number in range(256)], 70),
+        ([f"reg.example/x:{number}" for number in range(400)], 3),
+    ],
+)
+async def test_names_that_come_first_do_not_come_before_all_others(
+    names: list[str], most_s: int
+) -> None:
+    """Within one namespace: each registry has its turn, and each repository."""
+    scene = tarpits()
+    scene.wanted = {name: {"default/"} for name in [*names, *HONEST]}
+    await until_known(scene, HONEST, most_s)
+
+
+@pytest.mark.parametrize("kind", ["away", "slow"])
+async def test_the_names_of_one_namespace_keep_no_other_from_its_turn(kind: str) -> None:
+    """Not even if some of its registries take for ever."""
+    scene = tarpits()
+    evil = [f"{kind}-{number}.example/x:1" for number in range(5000)]
+    scene.wanted = {name: {"evil/", "evil/secret"} for name in evil}
+    # That it names what others do does not make these its own.
+    scene.wanted |= {WEB: {"evil/", "home/"}, "other.example/web:1": {"home/"}}
+    await until_known(scene, HONEST, 3)
+
+
+async def test_requests_that_count_are_shared_between_namespaces() -> None:
+    scene = Scene()
+    scene.wanted = {f"reg.example/none:{number}": {"evil/"} for number in range(400)}
+    for _ in range(600):
+        await scene.pass_time(30)
+    scene.wanted[WEB] = {"home/"}
+    await until_known(scene, {WEB}, 720, step_s=10)
+
+
+async def test_what_is_wanted_beyond_what_can_be_kept_has_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lookup, "_MAX_IMAGES", 3)
+    scene = tarpits()
+    scene.wanted = {f"evil.example/x:{number}": {"evil/"} for number in range(9)}
+    scene.wanted[WEB] = {"home/"}
+    await until_known(scene, {WEB}, 2)
+    evil, home = scene.lookup.readings()
+    assert home.why == ""
+    assert "pods name more than 3 images (x:2 and 6 more)" in evil.why
+    scene.wanted = {WEB: {"home/"}}
+    await scene.pass_time(1)
+    assert len(scene.lookup._images) <= 4
+
+
 async def test_registries_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_AWAY_S", (0.0, 0.0))  # so each is due at each tick
     scene = tarpits()
@@ -173,17 +248,181 @@ async def test_registries_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(scene.learned) == [WEB]
 
 
-async def test_registries_that_no_image_names_any_more_make_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lookup, "_MAX_REGISTRIES", 3)
-    scene = tarpits()
-    scene.wanted = {f"away-{number}.example/web:1": set() for number in range(3)}
+class Hosts(MemoryRegistry):
+    """Like tests.support's, but what a host or a repository fails with."""
+
+    def __init__(self, **failing: Exception) -> None:
+        super().__init__()
+        self.failures = failing
+
+    def _found(self, method: str, endpoint: Endpoint) -> bytes:
+        for name in (endpoint.host.partition(".")[0], endpoint.repository):
+            if name in self.failures:
+                self.asked.append(f"{method} {name} {endpoint.reference}")
+                raise self.failures[name]
+        return super()._found(method, endpoint)
+
+
+def with_mirror(folder: Path, **failing: Exception) -> tuple[Scene, Hosts]:
+    """A mirror in front of reg.example."""
+    scene, hosts = Scene(), Hosts(**failing)
+    file = folder / "registries.yaml"
+    file.write_text('mirrors: {reg.example: {endpoint: ["http://mirror.lan:5000"]}}')
+    scene.lookup._registries = load_registries(file)
+    scene.lookup._registry = scene.registry = hosts
+    for name in "abcd":
+        hosts.push(name, "1", AMD)
+    return scene, hosts
+
+
+async def test_what_is_missing_in_a_mirror_delays_nothing_else(tmp_path: Path) -> None:
+    """The registry itself cannot be reached. That is said beside the mirror's answer, which is the
+    reason; and it is asked again only after a while."""
+    scene, hosts = with_mirror(tmp_path, reg=AwayError("reg.example: refused"))
+    images = [f"reg.example/{name}:1" for name in ("gone", "a", "b", "lost", "c", "d")]
+    scene.wanted = {image: set() for image in images}
+    asked: list[str] = []
+    for _ in range(20):
+        await scene.pass_time(1)
+        asked += hosts.asked
+    assert sorted(scene.learned) == [f"reg.example/{name}:1" for name in "abcd"]
+    assert asked.count("GET reg 1") == 1
+    (reading,) = scene.lookup.readings()
+    assert (reading.images, reading.wanted) == (4, 6)
+    assert reading.why == (
+        "mirror.lan:5000: no such image; reg.example: refused (gone:1 and 1 more)"
+    )
+    assert reading.retry_s is not None
+    assert reading.retry_s > 250
+    hosts.failures.clear()
+    hosts.push("gone", "1", AMD)
+    await scene.pass_time(400)
+    assert "reg.example/gone:1" in scene.learned
+
+
+async def test_a_mirror_that_is_away_leaves_the_registry_itself(tmp_path: Path) -> None:
+    scene, hosts = with_mirror(tmp_path, mirror=AwayError("mirror.lan:5000: no route"))
+    scene.wanted = {f"reg.example/{name}:1": set() for name in ("a", "b", "none")}
+    asked: list[str] = []
+    for _ in range(5):
+        await scene.pass_time(1)
+        asked += hosts.asked
+    assert len(scene.learned) == 2
+    assert asked.count("GET mirror 1") == 1
+    (reading,) = scene.lookup.readings()
+    assert reading.why == "reg.example: no such image; mirror.lan:5000: no route (none:1)"
+
+
+async def test_a_server_that_is_silent_for_some_images_still_has_the_others() -> None:
+    scene = Scene()
+    hosts = Hosts(slow=SilentError("reg.example: no answer in time"))
+    scene.lookup._registry = scene.registry = hosts
+    hosts.push("web", "1", AMD)
+    hosts.push("web", "2", AMD)
     await scene.pass_time()
-    scene.wanted = {"away-0.example/web:1": set(), WEB: set()}
+    scene.wanted = {f"reg.example/slow:{number}": set[str]() for number in range(2)}
     await scene.pass_time(1)
-    assert list(scene.learned) == [WEB]
-    assert scene.lookup.readings()[0].why, "the one that is still named is left alone"
+    await scene.pass_time(1)
+    scene.wanted["reg.example/web:2"] = set()
+    assert await scene.pass_time(1) == {"GET web 2"}
+    scene.wanted = {f"reg.example/slow:{number}": set() for number in range(2, 9)}
+    asked: list[str] = []
+    for _ in range(9):
+        await scene.pass_time(1)
+        asked += hosts.asked
+    assert asked == [f"GET slow {number}" for number in (2, 3, 4)], "silent too often"
+
+
+async def test_a_server_that_never_answered_is_away_at_once(tmp_path: Path) -> None:
+    """Such as a registry behind a firewall: each image that its mirror lacks would wait for it."""
+    scene, hosts = with_mirror(tmp_path, reg=SilentError("reg.example: no answer in time"))
+    scene.wanted = {f"reg.example/{name}:1": set() for name in ("gone", "lost", "a")}
+    asked: list[str] = []
+    for _ in range(5):
+        await scene.pass_time(1)
+        asked += hosts.asked
+    assert asked.count("GET reg 1") == 1
+    assert list(scene.learned) == ["reg.example/a:1"]
+
+
+def nested(*bodies: bytes) -> dict[str, bytes]:
+    """By tag, these within each other: an index for amd64 of an index for amd64 and so on."""
+    found: dict[str, bytes] = {}
+    for body in bodies:
+        found[str(len(found))] = body
+    for _ in range(6):
+        found[str(len(found))] = index({"amd64": found[str(len(found) - 1)]})
+    return found
+
+
+@pytest.mark.parametrize(("depth", "is_known"), [(0, True), (1, True), (4, True), (5, False)])
+async def test_an_index_may_be_within_an_index(depth: int, is_known: bool) -> None:
+    scene = Scene()
+    for body in nested(AMD).values():
+        scene.registry.push("web", "", body)
+    scene.registry.push("web", "1", nested(AMD)[str(depth)])
+    asked = await scene.pass_time()
+    assert len(asked) == min(depth, 4) + 1
+    (reading,) = scene.lookup.readings()
+    if is_known:
+        assert [len(each) for each in scene.learned[WEB][1].values()] == [2]
+        assert reading.why == ""
+        return
+    assert scene.learned == {}
+    assert "more than 4 indexes within each other for amd64 (web:1)" in reading.why
+    assert await scene.pass_time(250) == set(), "it is not asked for again at once"
+
+
+async def test_architectures_share_what_they_lead_to() -> None:
+    scene = Scene()
+    scene.architectures = {"amd64", "arm64"}
+    inner = index({"amd64": AMD, "arm64": ARM})
+    scene.registry.push("web", "", inner)
+    scene.registry.push("web", "1", index({"amd64": inner, "arm64": inner}))
+    assert len(await scene.pass_time()) == 4
+    assert sorted(scene.learned[WEB][1]) == ["amd64", "arm64"]
+
+
+async def test_a_mirror_may_have_one_architecture_only() -> None:
+    scene = Scene()
+    scene.architectures = {"amd64", "arm64"}
+    other = manifest(b"not pushed")
+    scene.registry.push("web", "1", index({"amd64": AMD, "arm64": other}))
+    await scene.pass_time()
+    assert list(scene.learned[WEB][1]) == ["amd64"]
+    (reading,) = scene.lookup.readings()
+    assert (reading.images, reading.why) == (1, "reg.example: no such image for arm64 (web:1)")
+    assert await scene.pass_time(250) == set()
+    scene.registry.push("web", "", other)
+    await scene.pass_time(100)
+    assert list(scene.learned[WEB][1]) == ["amd64", "arm64"]
+    assert scene.lookup.readings()[0].why == ""
+
+
+async def test_an_image_that_no_board_can_run_has_a_reason() -> None:
+    scene = Scene()
+    scene.architectures = {"riscv64"}
+    await scene.pass_time()
+    (reading,) = scene.lookup.readings()
+    assert (reading.images, scene.learned) == (0, {})
+    assert reading.why == "reg.example: nothing for linux on riscv64 (web:1)"
+    assert await scene.pass_time(1000) == set()
+
+
+async def test_a_registry_that_refuses_head_is_not_asked_more_often() -> None:
+    scene = Scene(requests_per_hour=1)
+
+    class Refusing(MemoryRegistry):
+        async def digest(self, endpoint: Endpoint) -> str | None:
+            return None
+
+    scene.lookup._registry = scene.registry = Refusing()
+    scene.registry.push("web", "1", AMD)
+    asked: list[str] = []
+    for _ in range(48):
+        await scene.pass_time(1800)
+        asked += scene.registry.asked
+    assert 4 < len(asked) < 4 + 24 + 2
 
 
 async def test_a_registry_says_when_to_come_again() -> None:
@@ -200,8 +439,10 @@ async def test_one_bad_image_does_not_stop_the_others() -> None:
     await scene.pass_time()
     await scene.pass_time(1)
     assert list(scene.learned) == [WEB]
-    (reading,) = scene.lookup.readings()
-    assert (reading.images, reading.wanted, reading.why) == (1, 2, "reg.example: no such image")
+    odd, reading = scene.lookup.readings()
+    assert odd.why.startswith("not a name that can be asked for")
+    assert (reading.images, reading.wanted) == (1, 2)
+    assert reading.why == "reg.example: no such image (none:1)"
     assert await scene.pass_time(100) == set()
     assert await scene.pass_time(300) == {"GET none 1"}
 
