@@ -22,6 +22,15 @@ def read_unicast(text: str) -> Address | None:
     return None if address.is_reserved else address  # 240.0.0.0/4, with the broadcast address
 
 
+def read_address(text: str) -> Address | None:
+    """The IP address that `text` is, without its zone. A mapped one is the IPv4 address in it."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host name or address is this machine."""
     try:
