@@ -284,7 +284,7 @@ async def test_a_failed_watch_resumes_from_its_version(tmp_path: Path, trouble: 
     wire = SchedulerHarness().wire
     wire.answer(f"watch {PODS}", trouble, stream(event("DELETED", PENDING, "6")))
     async with connected(wire, tmp_path, trouble) as server, asyncio.timeout(PATIENCE_S):
-        changes = watch_cluster(server, silence_s=0.5)
+        changes = watch_cluster(server, late_s=0.5)
         first, second = await anext(changes), await anext(changes)
         await changes.aclose()
     assert isinstance(first, Relisted)

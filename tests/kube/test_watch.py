@@ -84,11 +84,11 @@ def names(things: tuple[Any, ...]) -> set[str]:
 
 @asynccontextmanager
 async def watching(
-    kubeconfig: Path, silence_s: float = 60, reachability: ReachabilityLog | None = None
+    kubeconfig: Path, late_s: float = 60, reachability: ReachabilityLog | None = None
 ) -> AsyncIterator[Watched]:
     async with (
         ApiServer.connect(Login(kubeconfig)) as server,
-        aclosing(watch_cluster(server, silence_s, reachability)) as changes,
+        aclosing(watch_cluster(server, late_s, reachability)) as changes,
     ):
         yield Watched(changes)
 
@@ -284,7 +284,7 @@ async def test_a_silent_watch_is_replaced(
     wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire.answer(f"watch {NODES}", stream(), stream(event("ADDED", node("late"), "6")))
-    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig, silence_s=0.2) as watched:
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig, late_s=0.2) as watched:
         late = await watched.until(NodeChanged)
 
     assert late.node.name == "late"
