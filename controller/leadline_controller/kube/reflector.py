@@ -78,12 +78,15 @@ _PULL_EVENTS = ("Pulling", "Pulled")
 
 
 async def watch_cluster(
-    server: ApiServer, late_s: float = _LATE_S, reachability: ReachabilityLog | None = None
+    server: ApiServer,
+    reachability: ReachabilityLog | None = None,
+    watch_s: tuple[int, int] = _WATCH_S,
+    late_s: float = _LATE_S,
 ) -> AsyncGenerator[ClusterChange, None]:
     """All objects, then every change, for ever; see Cluster.watch. reachability: shared with all
-    users of the server, so that an outage is logged once. late_s: see Reflector."""
+    users of the server, so that an outage is logged once. watch_s, late_s: see Reflector."""
     reachability, convert = reachability or ReachabilityLog(server.url), Converter()
-    reflect = partial(Reflector, server, reachability, _WATCH_S, late_s)
+    reflect = partial(Reflector, server, reachability, watch_s, late_s)
     nodes = reflect("/api/v1/nodes", convert.node, NodeChanged, lambda node: NodeDeleted(node.name))
     pods = reflect("/api/v1/pods", convert.pod, PodChanged, PodDeleted)
     others = [

@@ -65,6 +65,7 @@ class Transport:
         self._multi = _new_multi()
         self._idle: dict[str, list[_Request]] = {}
         self._heard_s = 0.0
+        self._is_shared = server.url.startswith("https:")
         self._leaving: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -84,7 +85,7 @@ class Transport:
         is raised here. A body is sent once only, whatever becomes of the connection.
         """
         idle = self._idle.setdefault(method, [])
-        request = idle.pop() if idle else _Request(self._server, method)
+        request = idle.pop() if idle else _Request(self._server, self._is_shared, method)
         request.prepare(target, headers, body, may_send)
         future = self._start(request.curl)
         timer = asyncio.get_running_loop().call_later(limit_s, self._expire, future, limit_s)
@@ -94,7 +95,7 @@ class Transport:
             raise request.refused or _connection_error(error) from None
         finally:
             timer.cancel()
-        self._heard()
+        self._heard(request.curl)
         response = request.response()
         if len(idle) < _MAX_IDLE_TRANSFERS:
             idle.append(request)
@@ -106,7 +107,7 @@ class Transport:
     ) -> AsyncIterator["Stream"]:
         """Send a GET whose answer is read as it comes. opening_s: for the head of the answer.
         limit_s: for all of it."""
-        stream = Stream(self._server, target, headers, self._heard)
+        stream = Stream(self._server, self._is_shared, target, headers, self._heard)
         future = self._start(stream.curl)
         future.add_done_callback(stream.end)
         loop = asyncio.get_running_loop()
@@ -152,15 +153,20 @@ class Transport:
             _log.info("%s: nothing came for %.1f s, connecting again", self._server.url, due_s)
             self.reconnect("the server does not answer")
 
-    def _heard(self) -> None:
+    def _heard(self, curl: pycurl.Curl) -> None:
+        """Something came from the server."""
         self._heard_s = asyncio.get_running_loop().time()
+        is_shared = curl.getinfo(pycurl.INFO_HTTP_VERSION) == pycurl.CURL_HTTP_VERSION_2_0
+        if is_shared != self._is_shared:
+            self._is_shared = is_shared
+            self._idle.clear()
 
 
 class _Request:
     """A request on a handle of libcurl, which the next one of the same method takes over."""
 
-    def __init__(self, server: Server, method: str) -> None:
-        self.curl = curl = _new_handle(server)
+    def __init__(self, server: Server, is_shared: bool, method: str) -> None:
+        self.curl = curl = _new_handle(server, is_shared)
         self.refused: Exception | None = None
         self._url = _url(server)
         self._headers: Sequence[str] = ()
@@ -212,9 +218,14 @@ class Stream:
     """An answer that is read as it comes."""
 
     def __init__(
-        self, server: Server, target: str, headers: Sequence[str], heard: Callable[[], None]
+        self,
+        server: Server,
+        is_shared: bool,
+        target: str,
+        headers: Sequence[str],
+        heard: Callable[[pycurl.Curl], None],
     ) -> None:
-        self.curl = curl = _new_handle(server)
+        self.curl = curl = _new_handle(server, is_shared)
         self._heard = heard
         self._chunks: list[bytes] = []
         self._news = asyncio.Event()
@@ -274,7 +285,7 @@ class Stream:
         await self._news.wait()
         self._news.clear()
         if self._ended is None or not self._ended.exception():
-            self._heard()
+            self._heard(self.curl)
 
     def _take_header(self, line: bytes) -> None:
         if line == b"\r\n":
@@ -292,14 +303,15 @@ def _new_multi() -> pycurl.AsyncCurlMulti:
     return multi
 
 
-def _new_handle(server: Server) -> pycurl.Curl:
+def _new_handle(server: Server, is_shared: bool) -> pycurl.Curl:
+    """is_shared: whether the server has HTTP/2."""
     curl = pycurl.Curl()
     system = ssl.get_default_verify_paths()
     options: dict[int, Any] = {
         pycurl.NOSIGNAL: 1,
         pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_2TLS,
-        # For the one connection, rather than open more of them while it opens.
-        pycurl.PIPEWAIT: 1,
+        # Wait for the one connection while it opens. (Where there are several, none must wait.)
+        pycurl.PIPEWAIT: int(is_shared),
         pycurl.CONNECTTIMEOUT: _CONNECT_S,
         pycurl.TCP_KEEPALIVE: 1,
         pycurl.TCP_KEEPIDLE: _KEEPALIVE_S,
