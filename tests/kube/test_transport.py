@@ -95,7 +95,8 @@ async def test_watches_and_requests_share_one_connection(
     watches = Watches()
     server = Http2Server(watches.answer)
     async with (
-        api_of(server, certificate, tmp_path) as api, api.stream(PODS, WATCH, LONG_S) as pods,
+        api_of(server, certificate, tmp_path) as api,
+        api.stream(PODS, WATCH, LONG_S) as pods,
         api.stream("/api/v1/nodes", WATCH, LONG_S) as nodes,
     ):
         first, second = watches.held
@@ -368,7 +369,7 @@ async def relayed(
     async with serving(server, server_tls(certificate, "h2")) as url:
         address = urlsplit(url)
         async with relay(address.hostname or "", address.port or 0) as way:
-            authority = {"certificate-authority": str(certificate.ca_file)}
+            authority: dict[str, Any] = {"certificate-authority": str(certificate.ca_file)}
             file = kubeconfig(folder / "kubeconfig", way.url, **authority)
             async with ApiServer.connect(Login(file)) as api:
                 yield api, way
