@@ -349,4 +349,5 @@ def _url(server: Server) -> str:
 
 
 def _connection_error(error: pycurl.error) -> ConnectionError:
-    return ConnectionError(str(error.args[1] if len(error.args) > 1 else error))
+    code, message = (*error.args, "")[:2]
+    return ConnectionError(message or f"the connection broke (libcurl's error {code})")
