@@ -6,14 +6,20 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
-from leadline_controller.framework.ports import ClusterError, PodChanged, Relisted, UnavailableError
+from leadline_controller.framework.ports import (
+    ClusterError,
+    ForbiddenError,
+    PodChanged,
+    Relisted,
+    UnavailableError,
+)
 from leadline_controller.kube import transport
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.cluster import KubeCluster
@@ -394,6 +400,48 @@ async def test_a_proxy_is_used_as_kubectl_does(
                 await api.get(NODES)
     expected = [b"CONNECT 10.43.0.1:6443 HTTP/1.1\r\n"] if goes_through or named else []
     assert asked == expected
+
+
+async def test_a_watch_comes_through_a_proxy_and_so_does_its_refusal(tmp_path: Path) -> None:
+    """The proxy's own answer to CONNECT is not the server's."""
+    made = Authority(tmp_path / "pki").server("10.43.0.1")
+
+    def answer(request: Request) -> None:
+        if "refused" in request.path:
+            request.answer(403, FAILED)
+        else:
+            request.begin()
+            request.send(b'{"n": 1}\n')
+
+    async with serving(Http2Server(answer), server_tls(made, "h2")) as url:
+        there = urlsplit(url)
+
+        async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            beyond, to_beyond = await asyncio.open_connection(there.hostname, there.port)
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+            async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+                with suppress(OSError):
+                    while data := await source.read(65_536):
+                        sink.write(data)
+                sink.close()
+
+            await asyncio.gather(pump(reader, to_beyond), pump(beyond, writer))
+
+        async with await asyncio.start_server(connect, "127.0.0.1", 0) as proxy:
+            ways: dict[str, Any] = {
+                "proxy-url": f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}",
+                "certificate-authority": str(made.ca_file),
+            }
+            file = kubeconfig(tmp_path / "kubeconfig", "https://10.43.0.1:6443", **ways)
+            async with ApiServer.connect(Login(file)) as api, asyncio.timeout(PATIENCE_S):
+                async with api.stream(NODES, {}, 60) as events:
+                    assert await anext(events) == {"n": 1}
+                with pytest.raises(ForbiddenError, match="no room"):
+                    async with api.stream(f"{NODES}/refused", {}, 60):
+                        pass
+            proxy.close()
 
 
 async def test_this_machine_is_never_asked_through_a_proxy(

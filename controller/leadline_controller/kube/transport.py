@@ -91,8 +91,11 @@ class Transport:
         timer = asyncio.get_running_loop().call_later(limit_s, self._expire, future, limit_s)
         try:
             await future
-        except pycurl.error as error:
-            raise request.refused or _connection_error(error) from None
+        except BaseException as error:
+            request.curl.close()
+            if isinstance(error, pycurl.error):
+                raise request.refused or _connection_error(error) from None
+            raise
         finally:
             timer.cancel()
         self._heard(request.curl)
@@ -120,7 +123,8 @@ class Transport:
         finally:
             opening.cancel()
             whole.cancel()
-            future.cancel()  # if it is still under way
+            future.cancel()  # if it is still under way; then its handle is free in the next round
+            loop.call_soon(stream.curl.close)
 
     async def close(self) -> None:
         """End all that is under way."""
@@ -268,6 +272,8 @@ class Stream:
 
     def end(self, future: "asyncio.Future[pycurl.Curl]") -> None:
         """The answer has ended."""
+        if not future.cancelled():
+            future.exception()  # or asyncio complains if nobody reads on
         self._ended = future
         self._news.set()
 
