@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from h2.errors import ErrorCodes
 from leadline_controller.framework.ports import (
     ForbiddenError,
+    NodeChanged,
+    NodeDeleted,
     NotLeadingError,
     UnavailableError,
 )
@@ -20,6 +23,9 @@ from leadline_controller.kube import client
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.connection import Login
+from leadline_controller.kube.convert import Converter
+from leadline_controller.kube.reachability import ReachabilityLog
+from leadline_controller.kube.reflector import Reflector
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.contracts.harnesses import PATIENCE_S
@@ -31,7 +37,7 @@ from tests.kube.http2_server import (
     server_tls,
     serving,
 )
-from tests.kube.objects import pod
+from tests.kube.objects import node, pod
 from tests.kube.relay import Relay, relay
 from tests.kube.wire import kubeconfig
 from tests.support.certificates import Certificate
@@ -305,6 +311,38 @@ async def test_a_watch_that_alone_is_silent_ends_alone(
             assert await read(nodes, 1) == [1]
         await until(lambda: watches.held[1].was_reset)
     assert len(server.connections) == 1
+
+
+async def test_a_watch_whose_connection_is_lost_goes_on_over_the_next_one(
+    certificate: Certificate, tmp_path: Path
+) -> None:
+    """The relay acknowledges all that comes, as a proxy does, and passes nothing on."""
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}
+    late = {"type": "ADDED", "object": {**node("late"), "kind": "Node"}}
+
+    def answer(request: Request) -> None:
+        request.begin()
+        event = late if len(server.connections) == 2 else bookmark
+        request.send(json.dumps(event).encode() + b"\n")
+
+    server = Http2Server(answer)
+    seen: asyncio.Queue[NodeChanged] = asyncio.Queue()
+    async with relayed(server, certificate, tmp_path) as (api, way), asyncio.timeout(PATIENCE_S):
+        way.is_open.set()
+        reflector = Reflector(
+            *(api, ReachabilityLog(api.url), (0, 0), 0.3, "/api/v1/nodes"),
+            *(Converter().node, NodeChanged, lambda gone: NodeDeleted(gone.name)),
+        )
+        watching = asyncio.create_task(reflector.watch("7", seen.put_nowait))
+        await until(lambda: server.requests)
+        way.lose_all()
+        assert (await seen.get()).node.name == "late"
+        watching.cancel()
+        await asyncio.wait({watching})
+    versions = [each.path.partition("resourceVersion=")[2][:1] for each in server.requests]
+    assert versions[0] == "7"
+    assert set(versions[1:]) <= {"7", "8"}
+    assert len(server.connections) >= 2
 
 
 # Requests that nobody waits for any more.
