@@ -103,6 +103,14 @@ async def test_plain_http_to_another_host_is_rejected(tmp_path: Path) -> None:
         await Login(file).open()
 
 
+@pytest.mark.parametrize("server", ["https://[::1", "https://host:port", "https://host:99999"])
+async def test_an_address_that_is_none_is_named(tmp_path: Path, server: str) -> None:
+    file = kubeconfig(tmp_path / "kubeconfig", server)
+
+    with pytest.raises(KubeConfigError, match=r"cluster\.server"):
+        await Login(file).open()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

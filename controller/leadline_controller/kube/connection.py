@@ -83,7 +83,11 @@ def server_of(configuration: Configuration, environ: Mapping[str, str]) -> Serve
 
 
 def _require_verified_tls(configuration: Configuration, source: str) -> None:
-    server = urlsplit(configuration.host)
+    try:
+        server = urlsplit(configuration.host)
+        _ = server.port  # which is read only now
+    except ValueError as error:
+        raise KubeConfigError(f"{source}: cluster.server: {error}") from None
     if not configuration.verify_ssl:
         raise KubeConfigError(
             f"{source}: insecure-skip-tls-verify is set: remove it and give "

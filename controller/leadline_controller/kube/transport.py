@@ -333,7 +333,8 @@ def _new_handle(server: Server, is_shared: bool) -> pycurl.Curl:
         pycurl.PROXY_CAINFO: system.cafile,
         pycurl.PROXY_CAPATH: system.capath,
         # Empty, so that libcurl does not read the environment itself.
-        pycurl.PROXY: server.proxy or "",
+        # Other clients have a SOCKS proxy look up the name, too.
+        pycurl.PROXY: (server.proxy or "").replace("socks5://", "socks5h://", 1),
         pycurl.NOPROXY: "",
     }
     if server.cert_file:
