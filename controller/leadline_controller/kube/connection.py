@@ -1,6 +1,7 @@
 """The login to the API server, from a kubeconfig or from a pod's service account.
 
 kubernetes_asyncio reads both, runs exec plugins and reads a pod's token again as it is rotated.
+transport.py connects.
 """
 
 import ssl
@@ -99,7 +100,9 @@ def _require_verified_tls(configuration: Configuration, source: str) -> None:
             f"{source}: cluster.server: expected https://HOST, got {configuration.host!r}"
         )
     try:
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if configuration.ssl_ca_cert:
+            context.load_verify_locations(configuration.ssl_ca_cert)
         if configuration.cert_file:
             context.load_cert_chain(configuration.cert_file, configuration.key_file)
     except (OSError, ssl.SSLError) as error:
