@@ -160,8 +160,9 @@ class Transport:
     def _heard(self, curl: pycurl.Curl) -> None:
         """Something came from the server."""
         self._heard_s = asyncio.get_running_loop().time()
-        is_shared = curl.getinfo(pycurl.INFO_HTTP_VERSION) == pycurl.CURL_HTTP_VERSION_2_0
-        if is_shared != self._is_shared:
+        version = curl.getinfo(pycurl.INFO_HTTP_VERSION)
+        is_shared = version == pycurl.CURL_HTTP_VERSION_2_0
+        if version and is_shared != self._is_shared:
             self._is_shared = is_shared
             self._idle.clear()
 
@@ -332,8 +333,8 @@ def _new_handle(server: Server, is_shared: bool) -> pycurl.Curl:
         pycurl.CAPATH: None if server.ca_file else system.capath,
         pycurl.PROXY_CAINFO: system.cafile,
         pycurl.PROXY_CAPATH: system.capath,
-        # Empty, so that libcurl does not read the environment itself.
-        # Other clients have a SOCKS proxy look up the name, too.
+        # Empty, so that libcurl does not read the environment itself. As with kubectl, it is a
+        # SOCKS proxy that looks up the name.
         pycurl.PROXY: (server.proxy or "").replace("socks5://", "socks5h://", 1),
         pycurl.NOPROXY: "",
     }
@@ -341,7 +342,7 @@ def _new_handle(server: Server, is_shared: bool) -> pycurl.Curl:
         options |= {pycurl.SSLCERT: server.cert_file, pycurl.SSLKEY: server.key_file}
     if server.name:
         parts = urlsplit(server.url)
-        options[pycurl.CONNECT_TO] = [f"::{parts.netloc.rpartition('@')[2]}"]
+        options[pycurl.CONNECT_TO] = [f"::{parts.netloc}" + ("" if parts.port else ":443")]
     for option, value in options.items():
         curl.unsetopt(option) if value is None else curl.setopt(option, value)
     return curl
