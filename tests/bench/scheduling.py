@@ -7,9 +7,17 @@ server's audit log has the times of creation and binding. The backlogs run in ro
 starts with another scheduler, as the machine's speed varies. KWOK is frozen during a backlog,
 because kubelets have their own machines, and the number of pods that it would start meanwhile is
 random. Besides, bindings without a scheduler show what the API server can do at most.
+
+Variables make it shorter, or compare two versions of Leadline:
+
+    BENCH_NODES=100,1000    the sizes of the cluster
+    BENCH_ROUNDS=3          backlogs for each scheduler
+    BENCH_OTHER=../before   another checkout, whose controller takes its turns as well
+    BENCH_STEADY=0          backlogs alone
 """
 
 import gc
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,12 +43,14 @@ from tests.support.processes import frozen
 from tests.system.audit import Audit, audited_plane
 from tests.system.daemons import Daemon, eventually
 
-NODES = (100, 1000, 5000)
+NODES = tuple(int(size) for size in os.environ.get("BENCH_NODES", "100,1000,5000").split(","))
 PODS = 1000
 STEADY_PER_S = 40
 NO_LIMIT_PER_S = 10_000
 PATH = "/api/v1/namespaces/default/pods"
-ROUNDS = 5
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "10"))
+STEADY = os.environ.get("BENCH_STEADY", "1") != "0"
+OTHER = os.environ.get("BENCH_OTHER", "")
 # KWOK and the garbage collectors still have work after the last pod is deleted.
 SETTLE_S = 3.0
 TIMEOUT_S = 300.0
@@ -105,8 +115,8 @@ class SchedulerBench:
             yield running.pid
 
     @contextmanager
-    def leadline(self) -> Iterator[int]:
-        """The controller with dacs, and all filters."""
+    def leadline(self, checkout: str = "") -> Iterator[int]:
+        """The controller with dacs, and all filters. checkout: another one than this."""
         config = self.folder / "controller.toml"
         config.write_text(
             f'cluster = "{CLUSTER}"\n'
@@ -114,7 +124,9 @@ class SchedulerBench:
             f'[kubernetes]\nkubeconfig = "{self.plane.kubeconfig}"\n'
             f'[strategy]\nname = "dacs"\n[grpc]\naddress = "127.0.0.1:{free_port()}"\n'
         )
-        daemon = Daemon("leadline_controller", config, self.folder / "controller.log")
+        parts = [str(Path(checkout).resolve() / part) for part in ("controller", "proto")]
+        environ = {"PYTHONPATH": os.pathsep.join(parts)} if checkout else {}
+        daemon = Daemon("leadline_controller", config, self.folder / "controller.log", environ)
         try:
             daemon.start()
             assert daemon.pid is not None
@@ -223,7 +235,7 @@ def steady_ms(
 def rows(sizes: Sequence[int] = NODES) -> Iterator[str]:
     """All schedulers over clusters that grow."""
     with scheduler_bench() as bench:
-        schedulers = (
+        schedulers: tuple[BenchedScheduler, ...] = (
             # It waits for its own limit, so one round is as good as many.
             BenchedScheduler("kube-scheduler, default limits", "default-scheduler", bench.stock, 1),
             BenchedScheduler(
@@ -234,6 +246,9 @@ def rows(sizes: Sequence[int] = NODES) -> Iterator[str]:
             BenchedScheduler("leadline, dacs, all filters", "leadline", bench.leadline),
             BenchedScheduler("bindings without a scheduler", RAW_NAME, bench.raw, waits=False),
         )
+        if OTHER:
+            other = partial(bench.leadline, OTHER)
+            schedulers += (BenchedScheduler("leadline, of BENCH_OTHER", "leadline", other),)
         nodes: list[str] = []
         for size in sizes:
             labels = {"leadline.dev/bandwidth-mbps": "1000"}
@@ -250,14 +265,17 @@ def rows(sizes: Sequence[int] = NODES) -> Iterator[str]:
                         rounds[each.name].append(backlog(bench, nodes, each, prefix))
                 for at, each in enumerate(schedulers):
                     prefix = f"steady-{size}-{at}"
-                    waits_ms = steady_ms(bench, nodes, each, prefix) if each.waits else ()
+                    waits_ms = (
+                        steady_ms(bench, nodes, each, prefix) if each.waits and STEADY else ()
+                    )
                     yield row(size, each.name, rounds[each.name], waits_ms)
 
 
 def main() -> None:
     """Print the table, row by row."""
     gc.freeze()
-    print(f"{ROUNDS} times a backlog of {PODS:,} pods, then {PODS:,} at {STEADY_PER_S} a second")
+    steady = f", then {PODS:,} at {STEADY_PER_S} a second" if STEADY else ""
+    print(f"{ROUNDS} times a backlog of {PODS:,} pods{steady}")
     print(f"{'':39}{'bound a second':>17}{'waited ms':>14}{'CPU ms a pod':>16}")
     print(f"{'':39}{'median':>7}{'all':>10}{'p50':>7}{'p99':>7}{'sched.':>8}{'server':>8}")
     for line in rows():

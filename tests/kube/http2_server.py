@@ -1,7 +1,8 @@
-"""An HTTP/2 server whose every frame a test decides, for what a real one does rarely: refuse a
-request that it has not looked at, take few requests at a time, or fall silent.
+"""An HTTP/2 server whose every answer a test decides, for what a real one does rarely: refuse a
+request that it has not looked at, take few requests at a time, grant small windows, fall silent.
 
-It is written apart from the client's code: frames as RFC 9113 has them, headers as RFC 7541."""
+The library h2 makes and reads the frames.
+"""
 
 from __future__ import annotations
 
@@ -14,120 +15,152 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, WindowUpdated
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
+from hyperframe.frame import GoAwayFrame
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 
 from tests.kube.wire import kubeconfig
 from tests.support.certificates import Authority, Certificate
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
-    *(0, 1, 3, 4, 6, 7, 8, 9),
-)
-END_STREAM = ACK = 1
-END_HEADERS, PADDED = 4, 8
-MAX_CONCURRENT_STREAMS = 3
 DONE = {"kind": "Status", "status": "Success"}
 
 
 @dataclass
 class Request:
-    """A whole request."""
+    """A request, which is whole when it is answered."""
 
     connection: ServedConnection
     stream: int
-    path: str
-    body: bytes
+    fields: dict[str, str]
+    body: bytes = b""
+    was_reset: bool = False
 
-    def answer(self, status: int = 201, body: object = DONE, *, retry_after: str = "") -> None:
-        """Answer with JSON; the header fields as plain literals."""
-        more = literal(53, retry_after) if retry_after else b""
-        self.connection.send(HEADERS, END_HEADERS, self.stream, literal(8, str(status)) + more)
-        self.connection.send(DATA, END_STREAM, self.stream, json.dumps(body).encode())
+    @property
+    def path(self) -> str:
+        return self.fields[":path"]
 
-    def begin(self, *pieces: bytes) -> None:
+    def answer(self, status: int = 201, body: object = DONE, **fields: str) -> None:
+        """Answer with JSON."""
+        self.begin(status, **fields)
+        self.send(json.dumps(body).encode())
+        self.end()
+
+    def begin(self, status: int = 200, **fields: str) -> None:
         """Begin an answer that has no end yet."""
-        self.connection.send(HEADERS, END_HEADERS, self.stream, literal(8, "200"))
-        for piece in pieces:
-            self.connection.send(DATA, 0, self.stream, piece)
+        names = {name.replace("_", "-"): value for name, value in fields.items()}
+        head = [(":status", str(status)), *names.items()]
+        self.connection.h2.send_headers(self.stream, head)
+        self.connection.flush()
+
+    def send(self, text: bytes) -> None:
+        self.connection.send(self.stream, text)
+
+    def end(self) -> None:
+        self.connection.send(self.stream, None)
+
+    def reset(self, code: ErrorCodes) -> None:
+        self.connection.h2.reset_stream(self.stream, code)
+        self.connection.flush()
 
 
 @dataclass
 class ServedConnection:
-    """One connection, and the frames that came besides requests."""
+    """One connection. What does not fit into the client's windows waits in `_later`."""
 
     writer: asyncio.StreamWriter
-    others: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    h2: H2Connection
+    _later: dict[int, list[memoryview | None]] = field(default_factory=dict)
 
-    def send(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        self.writer.write(frame(kind, flags, stream, payload))
+    def send(self, stream: int, text: bytes | None) -> None:
+        """Send, or, with None, end."""
+        self._later.setdefault(stream, []).append(None if text is None else memoryview(text))
+        self.send_waiting()
+
+    def send_waiting(self) -> None:
+        for stream, texts in self._later.items():
+            while texts:
+                text = texts.pop(0)
+                if text is None:
+                    self.h2.end_stream(stream)
+                    continue
+                room = min(
+                    self.h2.local_flow_control_window(stream), self.h2.max_outbound_frame_size
+                )
+                if text[room:]:
+                    texts.insert(0, text[room:])
+                if not room:
+                    break
+                self.h2.send_data(stream, bytes(text[:room]))
+        self.flush()
+
+    def flush(self) -> None:
+        self.writer.write(self.h2.data_to_send())
+
+    def leave(self, last: int) -> None:
+        """GOAWAY: the server has looked at the requests up to `last`, and at no others."""
+        self.writer.write(GoAwayFrame(0, last_stream_id=last).serialize())
 
     def abort(self) -> None:
         self.writer.transport.abort()
 
-    def kinds(self) -> list[int]:
-        return [kind for kind, *_ in self.others]
-
 
 class Http2Server:
-    """answer: called for each request. streams: how many requests it takes at a time."""
+    """answer: called for each whole request. streams: how many requests it takes at a time.
+    window_bytes: how much of a body it takes before it has read some of it."""
 
-    def __init__(self, answer: Callable[[Request], None], streams: int = 100) -> None:
+    def __init__(
+        self, answer: Callable[[Request], None], streams: int = 100, window_bytes: int = 65_535
+    ) -> None:
         self.requests: list[Request] = []
         self.connections: list[ServedConnection] = []
         self._answer = answer
-        self._streams = streams
+        self._settings: dict[SettingCodes | int, int] = {
+            SettingCodes.MAX_CONCURRENT_STREAMS: streams,
+            SettingCodes.INITIAL_WINDOW_SIZE: window_bytes,
+        }
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = ServedConnection(writer)
+        h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        connection = ServedConnection(writer, h2)
         self.connections.append(connection)
+        open_: dict[int, Request] = {}
         try:
-            assert await reader.readexactly(len(PREFACE)) == PREFACE
-            limit = MAX_CONCURRENT_STREAMS.to_bytes(2) + self._streams.to_bytes(4)
-            connection.send(SETTINGS, 0, 0, limit)
-            open_: dict[int, str] = {}
-            while True:
-                head = await reader.readexactly(9)
-                kind, flags, stream = head[3], head[4], int.from_bytes(head[5:])
-                payload = await reader.readexactly(int.from_bytes(head[:3]))
-                if kind == HEADERS:
-                    assert payload[0] == 4, "the path comes first"
-                    assert payload[1] < 127
-                    open_[stream] = payload[2 : 2 + payload[1]].decode()
-                if kind in (HEADERS, DATA):
-                    if flags & END_STREAM:
-                        body = payload if kind == DATA else b""
-                        request = Request(connection, stream, open_.pop(stream), body)
-                        self.requests.append(request)
-                        self._answer(request)
-                else:
-                    connection.others.append((kind, flags, stream, payload))
-        except (asyncio.IncompleteReadError, ConnectionError):
+            h2.initiate_connection()
+            h2.update_settings(self._settings)  # which hold once the client has seen them
+            connection.flush()
+            while data := await reader.read(65_536):
+                for event in h2.receive_data(data):
+                    match event:
+                        case RequestReceived(stream_id=int(stream)):
+                            fields = dict(event.headers or ())
+                            open_[stream] = Request(connection, stream, fields)  # type: ignore[arg-type]  # header_encoding makes texts
+                        case DataReceived(stream_id=int(stream), data=bytes(piece)):
+                            open_[stream].body += piece
+                            h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+                        case StreamEnded(stream_id=int(stream)):
+                            self.requests.append(open_[stream])
+                            self._answer(open_[stream])
+                        case StreamReset(stream_id=int(stream)):
+                            open_[stream].was_reset = True
+                        case WindowUpdated():
+                            connection.send_waiting()
+                connection.flush()
+        except (ConnectionError, ProtocolError, ssl.SSLError):
             pass
         finally:
             writer.close()
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
-
-
-def literal(index: int, value: str) -> bytes:
-    """A header field with an indexed name, not indexed itself."""
-    name = bytes((index,)) if index < 15 else bytes((15, index - 15))
-    return name + bytes((len(value),)) + value.encode()
 
 
 def server_tls(certificate: Certificate, *protocols: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.cert_file, certificate.key_file)
     context.set_alpn_protocols(list(protocols))
-    return context
-
-
-def client_tls(certificate: Certificate) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=certificate.ca_file)
-    context.set_alpn_protocols(["h2", "http/1.1"])
     return context
 
 
@@ -151,11 +184,15 @@ async def serving(server: Http2Server, tls: ssl.SSLContext) -> AsyncIterator[str
 
 @asynccontextmanager
 async def api_of(
-    server: Http2Server, certificate: Certificate, folder: Path, user: dict[str, Any] | None = None
+    server: Http2Server,
+    certificate: Certificate,
+    folder: Path,
+    user: dict[str, Any] | None = None,
+    timeout_s: float = 30.0,
 ) -> AsyncIterator[ApiServer]:
     """The API client, of a user's login."""
     async with serving(server, server_tls(certificate, "h2")) as url:
         authority = {"certificate-authority": str(certificate.ca_file)}
         file = kubeconfig(folder / "kubeconfig", url, user=user, **authority)
-        async with ApiServer.connect(Login(file)) as api:
+        async with ApiServer.connect(Login(file), timeout_s) as api:
             yield api

@@ -77,7 +77,7 @@ async def test_a_certificate_of_another_authority_is_rejected(
     del cluster["certificate-authority-data"]  # the system's authorities do not know this one
     file = kubeconfig(tmp_path / "kubeconfig", user=user, **cluster)
 
-    with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(UnavailableError, match=r"SSL certificate.*self-signed"):
         await version(Login(file))
 
 
@@ -100,6 +100,14 @@ async def test_plain_http_to_another_host_is_rejected(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "kubeconfig", "http://10.0.0.1:8080")
 
     with pytest.raises(KubeConfigError, match="expected https"):
+        await Login(file).open()
+
+
+@pytest.mark.parametrize("server", ["https://[::1", "https://host:port", "https://host:99999"])
+async def test_an_address_that_is_none_is_named(tmp_path: Path, server: str) -> None:
+    file = kubeconfig(tmp_path / "kubeconfig", server)
+
+    with pytest.raises(KubeConfigError, match=r"cluster\.server"):
         await Login(file).open()
 
 

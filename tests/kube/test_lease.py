@@ -63,10 +63,10 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (no_answer(), UnavailableError, LEASES),
     (broken_connection(), UnavailableError, LEASES),
     (stream("<html>a proxy</html>", then_silence=False), UnavailableError, LEASES),
-    (json_answer({}), UnavailableError, "not a Lease"),
-    (json_answer({"metadata": None, "spec": None}), UnavailableError, "not a Lease"),
+    (json_answer({}), UnavailableError, "not what was asked for"),
+    (json_answer({"kind": "Lease"}), UnavailableError, "not what was asked for"),
     (
-        json_answer({"metadata": {"resourceVersion": 7}, "spec": []}),
+        json_answer({"kind": "Lease", "metadata": {"resourceVersion": 7}, "spec": []}),
         UnavailableError,
         "not a Lease",
     ),
@@ -87,7 +87,7 @@ async def test_each_bad_answer_is_the_right_error(
         asked = kept.read() if call == "read" else kept.write("me", 10, over)
         with pytest.raises(error, match=message):
             await asked
-    # A failed write is not sent again without the caller; aiohttp may repeat a read.
+    # A failed write is not sent again without the caller; libcurl may repeat a read.
     assert len(wire.requests) == 1 or call == "read"
 
 
@@ -131,7 +131,8 @@ async def test_a_write_replaces_exactly_the_version_that_was_read(tmp_path: Path
 )
 async def test_an_emptied_lease_is_free(tmp_path: Path, spec: dict[str, Any]) -> None:
     wire = FakeServer()
-    wire.answer(LEASE, json_answer({"metadata": {"resourceVersion": "5"}, "spec": spec}))
+    emptied = {"kind": "Lease", "metadata": {"resourceVersion": "5"}, "spec": spec}
+    wire.answer(LEASE, json_answer(emptied))
     async with store(wire, tmp_path) as kept:
         read = await kept.read()
     assert read is not None

@@ -84,11 +84,14 @@ def names(things: tuple[Any, ...]) -> set[str]:
 
 @asynccontextmanager
 async def watching(
-    kubeconfig: Path, silence_s: float = 60, reachability: ReachabilityLog | None = None
+    kubeconfig: Path,
+    reachability: ReachabilityLog | None = None,
+    watch_s: tuple[int, int] = (60, 60),
+    late_s: float = 60,
 ) -> AsyncIterator[Watched]:
     async with (
         ApiServer.connect(Login(kubeconfig)) as server,
-        aclosing(watch_cluster(server, silence_s, reachability)) as changes,
+        aclosing(watch_cluster(server, reachability, watch_s, late_s)) as changes,
     ):
         yield Watched(changes)
 
@@ -169,6 +172,7 @@ async def test_a_watch_from_an_expired_version_ends(
         nodes = Reflector(
             server,
             ReachabilityLog(server.url),
+            (60, 60),
             PATIENCE_S,
             NODES,
             Converter().node,
@@ -284,7 +288,10 @@ async def test_a_silent_watch_is_replaced(
     wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire.answer(f"watch {NODES}", stream(), stream(event("ADDED", node("late"), "6")))
-    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig, silence_s=0.2) as watched:
+    async with (
+        served(wire, tmp_path) as kubeconfig,
+        watching(kubeconfig, watch_s=(0, 0), late_s=0.2) as watched,
+    ):
         late = await watched.until(NodeChanged)
 
     assert late.node.name == "late"

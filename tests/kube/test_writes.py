@@ -33,6 +33,7 @@ from tests.kube.wire import (
     broken_connection,
     connected,
     json_answer,
+    made,
     refusal,
 )
 
@@ -57,7 +58,7 @@ async def test_an_event_that_failed_is_written_the_next_time(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
     wire = FakeServer()
-    wire.answer(EVENTS, answer, json_answer({}, status=201))
+    wire.answer(EVENTS, answer, made("Event", 201))
     async with connected(wire, tmp_path, answer) as server:
         sink = EventSink(server)
         with pytest.raises(error):
@@ -77,12 +78,12 @@ async def test_a_count_that_failed_is_written_the_next_time(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
     wire = FakeServer()
-    wire.answer(EVENTS, json_answer({}, status=201))
+    wire.answer(EVENTS, made("Event", 201))
     async with connected(wire, tmp_path, answer) as server:
         sink = EventSink(server)
         await sink.record(POD, SAYING)
         there = f"{EVENTS}/{wire.bodies[0]['metadata']['name']}"
-        wire.answer(there, answer, json_answer({}))
+        wire.answer(there, answer, made("Event"))
         if error is NotFoundError:  # the server dropped it: written anew
             await sink.record(POD, SAYING)
             assert len(wire.queries(EVENTS)) == 2
@@ -100,21 +101,22 @@ VOLUME = "/api/v1/persistentvolumes/v"
 SELECTS = VolumePlan("n", selects=("default/c",))
 BINDS = VolumePlan("n", (("v", "default/c"),))
 PLANS = [pytest.param(SELECTS, CLAIM, id="claim"), pytest.param(BINDS, VOLUME, id="volume")]
+KINDS = {CLAIM: "PersistentVolumeClaim", VOLUME: "PersistentVolume"}
 _versions: Iterator[int] = count(1)
 
 
-def stored(thing: Object, **spec: Any) -> Object:
+def stored(path: str, thing: Object, **spec: Any) -> Object:
     metadata = {**thing["metadata"], "uid": "u-c", "resourceVersion": str(next(_versions))}
-    return {**thing, "metadata": metadata, "spec": {**thing["spec"], **spec}}
+    return {**thing, "kind": KINDS[path], "metadata": metadata, "spec": {**thing["spec"], **spec}}
 
 
 def storing() -> FakeServer:
     """A server with a claim that waits for its first consumer and a free volume."""
     wire = FakeServer()
-    a_claim = stored(claim("c", "slow"))
+    a_claim = stored(CLAIM, claim("c", "slow"))
     a_claim["metadata"]["namespace"] = "default"
     wire.answer(f"GET {CLAIM}", json_answer(a_claim))
-    wire.answer(f"GET {VOLUME}", json_answer(stored(volume("v", "slow"))))
+    wire.answer(f"GET {VOLUME}", json_answer(stored(VOLUME, volume("v", "slow"))))
     return wire
 
 
@@ -152,8 +154,8 @@ async def test_an_unreadable_object_is_not_changed(
 ) -> None:
     wire = storing()
     wire.answer(f"GET {read}", answer)
-    wire.answer(f"PATCH {CLAIM}", json_answer({}))
-    wire.answer(f"PATCH {VOLUME}", json_answer({}))
+    wire.answer(f"PATCH {CLAIM}", made("PersistentVolumeClaim"))
+    wire.answer(f"PATCH {VOLUME}", made("PersistentVolume"))
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(error):
             await KubeCluster(server, server).prepare(plan)
@@ -165,7 +167,7 @@ async def test_after_a_conflict_the_object_is_read_and_changed_again(
     tmp_path: Path, plan: VolumePlan, path: str
 ) -> None:
     wire = storing()
-    wire.answer(f"PATCH {path}", refusal(409), json_answer({}))
+    wire.answer(f"PATCH {path}", refusal(409), made(KINDS[path]))
     async with connected(wire, tmp_path) as server:
         await KubeCluster(server, server).prepare(plan)
     assert patches(wire) == 2
@@ -179,14 +181,16 @@ async def test_a_write_whose_answer_was_lost_is_not_repeated(
     wire.answer(f"PATCH {CLAIM}", answer)
     wire.answer(f"PATCH {VOLUME}", answer)
     kept = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u-c"}
-    done = stored(claim("c", "slow"))
+    done = stored(CLAIM, claim("c", "slow"))
     done["metadata"] |= {"namespace": "default", "annotations": {SELECTED_NODE: "n"}}
     async with connected(wire, tmp_path, answer) as server:
         for plan in (SELECTS, BINDS):
             with pytest.raises(UnavailableError):
                 await KubeCluster(server, server).prepare(plan)
         wire.answer(f"GET {CLAIM}", json_answer(done))
-        wire.answer(f"GET {VOLUME}", json_answer(stored(volume("v", "slow"), claimRef=kept)))
+        wire.answer(
+            f"GET {VOLUME}", json_answer(stored(VOLUME, volume("v", "slow"), claimRef=kept))
+        )
         for plan in (SELECTS, BINDS):
             await KubeCluster(server, server).prepare(plan)
     assert patches(wire) == 2

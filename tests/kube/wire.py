@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import web
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
@@ -73,6 +71,11 @@ def json_answer(body: Any, status: int = 200) -> Answer:
         return web.json_response(body, status=status)
 
     return answer
+
+
+def made(kind: str, status: int = 200) -> Answer:
+    """An object of this kind, as short as can be."""
+    return json_answer({"kind": kind, "metadata": {}}, status)
 
 
 def no_answer() -> Answer:
@@ -139,12 +142,7 @@ async def served(wire: FakeServer, folder: Path) -> AsyncIterator[Path]:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         host, port = runner.addresses[0][:2]
-        with pytest.MonkeyPatch.context() as patch:
-            # Each client loads the machine's certificate authorities, which takes longer than
-            # most tests, and this server needs none.
-            patch.setenv("SSL_CERT_FILE", os.devnull)
-            patch.setenv("SSL_CERT_DIR", os.devnull)
-            yield kubeconfig(folder / "kubeconfig", f"http://{host}:{port}")
+        yield kubeconfig(folder / "kubeconfig", f"http://{host}:{port}")
     finally:
         await runner.cleanup()
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -53,7 +53,9 @@ def eventually(
 class Daemon:
     """A daemon of Leadline that can be restarted; its log continues over restarts."""
 
-    def __init__(self, module: str, config: Path, log: Path) -> None:
+    def __init__(
+        self, module: str, config: Path, log: Path, environ: Mapping[str, str] | None = None
+    ) -> None:
         self._argv = [sys.executable, "-m", module, "run", "--config", str(config)]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +63,8 @@ class Daemon:
         state = log.with_suffix(".state")
         state.mkdir(exist_ok=True)
         # A controller stores its decisions, so each test has its own folder for them.
-        self._environ = {"STATE_DIRECTORY": str(state)} if module == "leadline_controller" else {}
+        own = {"STATE_DIRECTORY": str(state)} if module == "leadline_controller" else {}
+        self._environ = {**own, **(environ or {})}
 
     def start(self) -> None:
         """Start it; no effect if it runs."""

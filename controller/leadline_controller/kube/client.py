@@ -8,18 +8,16 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from yarl import URL
-
+from leadline_controller import __version__
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     BudgetError,
@@ -32,24 +30,26 @@ from leadline_controller.framework.ports import (
     NotLeadingError,
     UnavailableError,
 )
-from leadline_controller.kube.connection import MAX_LINE_BYTES, Login, http2_context
+from leadline_controller.kube.connection import Login, server_of, token_of
 from leadline_controller.kube.errors import KubeConfigError
-from leadline_controller.kube.header_fields import field_block, request_head
-from leadline_controller.kube.http2 import (
-    MAX_BODY_BYTES,
-    NotOfferedError,
-    Stream,
-    TooManyStreamsError,
-)
-from leadline_controller.kube.library import ApiClient
-from leadline_controller.kube.multiplexer import Multiplexer
+from leadline_controller.kube.library import Configuration
+from leadline_controller.kube.transport import Response, Transport
 
 Json = dict[str, Any]
 
 _REQUEST_TIMEOUT_S = 30.0
 _MAX_RETRY_AFTER_S = 30.0
 _MIN_LOGIN_INTERVAL_S = 10.0
+# The server is told how long the fence leaves it; from then on a request may wait for its turn
+# for half of the margin that a Lease keeps.
+_MAX_TURN_S = 0.5
+# A watch sends each object as one line, and etcd stores up to 1.5 MiB.
+_MAX_LINE_BYTES = 2**21
 _MAX_MESSAGE_CHARS = 400
+# Group 1: the resource of a path; group 2: the object's name, if the path has one.
+_RESOURCE = re.compile(
+    r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/(?:namespaces/[^/]+/)?([^/]+)(?:/([^/]+))?"
+)
 _log = logging.getLogger(__name__)
 
 
@@ -70,8 +70,8 @@ _ERRORS: Mapping[int, type[ClusterError]] = {
 
 
 def error_for(status: int, message: str) -> ClusterError:
-    """The port's error for an HTTP status of 400 or more."""
-    kind = _ERRORS.get(status, UnavailableError if status >= 500 else InvalidError)
+    """The port's error for an HTTP status that is no success."""
+    kind = _ERRORS.get(status, InvalidError if 400 <= status < 500 else UnavailableError)
     return kind(f"{status}: {' '.join(message.split())[:_MAX_MESSAGE_CHARS]}")
 
 
@@ -86,22 +86,22 @@ def micro_time() -> str:
 
 
 class ApiServer:
-    """One HTTP/2 connection to an API server, which also carries the watches. Without HTTP/2, with
-    a proxy, and for long requests it is a pool of connections.
+    """The connection to an API server, which all requests and watches share; see Transport.
 
     Every call raises subclasses of ClusterError. After an answer with "Retry-After", all further
     requests wait for that time first (30 s at most).
     """
 
-    def __init__(self, client: ApiClient, login: Login, timeout_s: float) -> None:
-        self._client = client
+    def __init__(self, configuration: Configuration, login: Login, timeout_s: float) -> None:
+        self._configuration = configuration
         self._login = login
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 10))
+        self._timeout_s = timeout_s
         self._not_before_s = 0.0
         self._logged_in_s = float("-inf")
-        self._multiplexer = self._new_multiplexer()
-        # By method and kind of body: the header fields of all requests over it, and their block.
-        self._blocks: dict[tuple[str, str], tuple[dict[str, str], bytes]] = {}
+        self._server = server_of(configuration, os.environ)
+        self._transport = Transport(self._server)
+        # By kind of body: the token, and the header fields with it.
+        self._headers: dict[str, tuple[str, list[str]]] = {}
 
     @classmethod
     @asynccontextmanager
@@ -110,31 +110,21 @@ class ApiServer:
     ) -> AsyncIterator["ApiServer"]:
         """Read the login; no request is made yet. timeout_s: for each request, and for the wait
         that a "Retry-After" asks for. Raises KubeConfigError."""
-        client = await login.open()
-        server = cls(client, login, timeout_s)
+        server = cls(await login.open(), login, timeout_s)
         try:
             yield server
         finally:
-            if server._multiplexer is not None:
-                server._multiplexer.close()
-            await client.close()
-
-    def _new_multiplexer(self) -> Multiplexer | None:
-        rest, configuration = self._client.rest_client, self._client.configuration
-        if not self.url.startswith("https:") or rest.proxy is not None:
-            return None
-        return Multiplexer(self.url, partial(http2_context, configuration), rest.server_hostname)
+            await server._transport.close()
 
     @property
     def url(self) -> str:
         """The server's URL, for messages."""
-        return str(self._client.configuration.host)
+        return self._server.url
 
     @property
     def cert_file(self) -> Path | None:
         """The client certificate of the login, if it has one."""
-        file = self._client.configuration.cert_file
-        return Path(file) if isinstance(file, str) and file else None
+        return Path(self._server.cert_file) if self._server.cert_file else None
 
     async def get(self, path: str, **query: str) -> Json:
         """Read an object or a list."""
@@ -142,7 +132,7 @@ class ApiServer:
 
     async def post(self, path: str, body: Json, fence: Fence | None = None) -> Json:
         """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
-        return await self._call("POST", path, {}, json.dumps(body).encode(), fence)
+        return await self._call("POST", path, {}, body, fence)
 
     async def patch(
         self, path: str, body: Json, fence: Fence | None = None, *, by_name: bool = False
@@ -150,205 +140,100 @@ class ApiServer:
         """Merge `body` into an object (RFC 7386); `fence` as for `post`. by_name: merge lists such
         as containers item by item (Kubernetes' strategic merge) and do not replace them."""
         kind = "strategic-merge-patch+json" if by_name else "merge-patch+json"
-        return await self._call("PATCH", path, {}, json.dumps(body).encode(), fence, kind)
+        return await self._call("PATCH", path, {}, body, fence, kind)
 
     async def delete(self, path: str, uid: str, fence: Fence | None = None) -> None:
         """Delete an object if it still has this uid; `fence` as for `post`."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        await self._call("DELETE", path, {}, json.dumps(body).encode(), fence)
+        await self._call("DELETE", path, {}, body, fence)
 
     @asynccontextmanager
     async def stream(
-        self, path: str, query: Mapping[str, str], silence_s: float
+        self, path: str, query: Mapping[str, str], limit_s: float
     ) -> AsyncIterator[AsyncIterator[Json]]:
         """Open a watch, which yields one JSON object a line.
 
-        It ends when the server ends it, when the connection breaks, and after `silence_s` without
-        a byte. Only opening it raises; ERROR events are yielded like all others.
+        It ends when the server ends it, when the connection breaks, and after `limit_s`. Only
+        opening it raises; ERROR events are yielded like all others.
         """
-        if self._multiplexer is not None:
-            await self._wait_for_retry_after(None, path)
+        await self._wait_for_retry_after(None, path)
+        async with AsyncExitStack() as opened:
             try:
-                stream = await self._open(self._multiplexer, path, query, self._until_s(None))
-            except NotOfferedError:
-                self._do_without_http2()
-            except TooManyStreamsError:
-                pass
-            else:
-                try:
-                    yield _watch_events(stream.chunks(silence_s), path)
-                finally:
-                    stream.close()
-                return
-        limits = aiohttp.ClientTimeout(sock_connect=10, sock_read=silence_s)
-        response = await self._request("GET", path, query, limits=limits)
-        try:
-            # In a burst, many events come at once; asking for line after line takes longer.
-            yield _watch_events(response.content.iter_any(), path)
-        finally:
-            response.close()
+                stream = await opened.enter_async_context(
+                    self._transport.stream(
+                        _target(path, query),
+                        await self._header_fields("json"),
+                        opening_s=min(self._timeout_s, limit_s),
+                        limit_s=limit_s,
+                    )
+                )
+                if not _is_success(stream.status):
+                    raise await self._error(await stream.response(), "GET", path)
+            except OSError as error:
+                raise self._unavailable("GET", path, error) from None
+            yield _watch_events(stream.chunks(), path)
 
     async def _call(
         self,
         method: str,
         path: str,
         query: Mapping[str, str],
-        body: bytes | None = None,
+        body: Json | None = None,
         fence: Fence | None = None,
         kind: str = "json",
     ) -> Json:
-        """Send a request, over the HTTP/2 connection if there can be one, and read its answer."""
-        if self._multiplexer is not None and len(body or b"") <= MAX_BODY_BYTES:
-            try:
-                return await self._call_multiplexed(
-                    self._multiplexer, method, path, query, body, fence, kind
-                )
-            except NotOfferedError:
-                self._do_without_http2()
-            except TooManyStreamsError:
-                pass
-        return await _read_json(await self._request(method, path, query, body, fence, kind=kind))
-
-    def _do_without_http2(self) -> None:
-        _log.info("%s has no HTTP/2: each request takes a connection of its own", self.url)
-        self._multiplexer = None
-
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes | None = None,
-        fence: Fence | None = None,
-        limits: aiohttp.ClientTimeout | None = None,
-        kind: str = "json",
-    ) -> aiohttp.ClientResponse:
-        limits = limits or self._timeout
-        await self._wait_for_retry_after(_fenced_timeout(limits, fence).total, path)
-        timeout = _fenced_timeout(limits, fence)
+        await self._wait_for_retry_after(self._limit_s(fence), path)
+        limit_s, began_s = self._limit_s(fence), _now_s()
         if fence is not None:
             # Otherwise the server could carry it out long after we gave it up.
-            query = {**query, "timeout": f"{timeout.total:.3f}s"}
-        headers = {"Accept": "application/json", "Content-Type": f"application/{kind}"}
-        headers.update(self._client.default_headers)
-        rest = self._client.rest_client
-        try:
-            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
-            response: aiohttp.ClientResponse = await rest.pool_manager.request(
-                method,
-                # encoded: aiohttp would parse and quote every part again.
-                URL(self.url + path + (f"?{urlencode(query)}" if query else ""), encoded=True),
-                headers=headers,
-                data=None if body is None else _FencedBody(body, fence),
-                timeout=timeout,
-                proxy=rest.proxy,
-                proxy_headers=rest.proxy_headers,
-                server_hostname=rest.server_hostname,
-            )
-            if response.status >= 400:
-                text = await response.read()
-                response.release()
-                retry_after = response.headers.get("Retry-After")
-                raise await self._error(response.status, text, retry_after, method, path)
-        except (aiohttp.ClientError, OSError) as error:
-            if fence is not None:
-                _remaining_s(fence)
-            raise self._unavailable(method, path, error) from None
-        return response
+            query = {**query, "timeout": f"{limit_s:.3f}s"}
 
-    async def _call_multiplexed(
-        self,
-        multiplexer: Multiplexer,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes | None,
-        fence: Fence | None,
-        kind: str,
-    ) -> Json:
-        await self._wait_for_retry_after(_fenced_timeout(self._timeout, fence).total, path)
-        until_s = self._until_s(fence)
-        if body is None:
-            stream = await self._open(multiplexer, path, query, until_s)
-            text = await self._read(stream, path, until_s)
-        else:
-            try:
-                head = await self._head(method, path, query, kind, len(body), fence)
-                response = await multiplexer.request(head, body, until_s)
-            except OSError as error:
-                if fence is not None:
-                    _remaining_s(fence)
-                raise self._unavailable(method, path, error) from None
-            text = response.body
-            if response.status >= 400:
-                raise await self._error(response.status, text, response.retry_after, method, path)
+        def check_fence() -> None:
+            # A new connection, or a stop of this process, may lie between the first check and
+            # this one. Nothing lies between this one and the socket.
+            _remaining_s(fence)
+            if _now_s() - began_s > _MAX_TURN_S:
+                raise UnavailableError(f"{method} {path}: it was not its turn in time")
+
         try:
-            return _json_object(text)
+            response = await self._transport.request(
+                method,
+                _target(path, query),
+                await self._header_fields(kind),
+                b"" if body is None else json.dumps(body).encode(),
+                limit_s=limit_s,
+                may_send=check_fence if fence is not None else None,
+            )
+        except OSError as error:
+            _remaining_s(fence)
+            raise self._unavailable(method, path, error) from None
+        if not _is_success(response.status):
+            raise await self._error(response, method, path)
+        try:
+            return _object(response.body, method, path, str((body or {}).get("kind", "")))
         except ValueError as error:
             raise UnavailableError(f"{method} {path}: {error}") from None
 
-    async def _open(
-        self, multiplexer: Multiplexer, path: str, query: Mapping[str, str], until_s: float
-    ) -> Stream:
+    def _limit_s(self, fence: Fence | None) -> float:
+        """How long a request may take. Raises NotLeadingError when the fence has closed."""
+        return min(self._timeout_s, _remaining_s(fence))
+
+    async def _header_fields(self, kind: str) -> list[str]:
         try:
-            head = await self._head("GET", path, query)
-            stream = await multiplexer.stream(head, until_s)
-        except OSError as error:
-            raise self._unavailable("GET", path, error) from None
-        status, retry_after, _ = stream.done.result()
-        if status >= 400:
-            text = await self._read(stream, path, until_s)
-            raise await self._error(status, text, retry_after, "GET", path)
-        return stream
-
-    async def _read(self, stream: Stream, path: str, until_s: float) -> bytes:
-        try:
-            async with asyncio.timeout_at(until_s):
-                return b"".join([chunk async for chunk in stream.chunks(math.inf)])
-        except OSError as error:
-            raise self._unavailable("GET", path, error) from None
-        finally:
-            stream.close()
-
-    async def _head(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        kind: str = "json",
-        body_bytes: int | None = None,
-        fence: Fence | None = None,
-    ) -> Callable[[], bytes]:
-        """What makes the header block of a request, right before it is sent."""
-        server = urlsplit(self.url)
-        fields = {
-            ":method": method,
-            ":scheme": "https",
-            ":authority": server.netloc,
-            **self._client.default_headers,
-            "accept": "application/json",
-            "content-type": f"application/{kind}",
-        }
-        await self._client.update_params_for_auth(fields, [], ["BearerToken"])
-        before, block = self._blocks.get((method, kind), ({}, b""))
-        if fields != before:
-            block = field_block(fields)
-            self._blocks[method, kind] = fields, block
-
-        def head() -> bytes:
-            asked = query
-            if fence is not None:  # it may have waited for its turn
-                asked = {**query, "timeout": f"{_fenced_timeout(self._timeout, fence).total:.3f}s"}
-            target = server.path + path + (f"?{urlencode(asked)}" if asked else "")
-            return request_head(target, block, body_bytes)
-
-        return head
-
-    def _until_s(self, fence: Fence | None) -> float:
-        """The loop's time at which a request that begins now is given up."""
-        left_s = _fenced_timeout(self._timeout, fence).total
-        assert left_s is not None  # noqa: S101  # every ApiServer has a limit
-        return _now_s() + left_s
+            token = await token_of(self._configuration)
+        except KubeConfigError as error:
+            raise UnavailableError(str(error)) from None
+        before, fields = self._headers.get(kind, (None, []))
+        if token != before:
+            fields = [
+                "Accept: application/json",
+                f"Content-Type: application/{kind}",
+                f"User-Agent: leadline-controller/{__version__}",
+                "Expect:",  # not to wait for a word of the server before a long body
+                *([f"Authorization: {token}"] if token else ()),
+            ]
+            self._headers[kind] = token, fields
+        return fields
 
     def _unavailable(self, method: str, path: str, error: Exception) -> UnavailableError:
         return UnavailableError(f"{method} {self.url}{path}: {_reason(error)}")
@@ -360,15 +245,14 @@ class ApiServer:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
-    async def _error(
-        self, status: int, body: bytes, retry_after: str | None, method: str, path: str
-    ) -> ClusterError:
-        text, request = body.decode(errors="replace"), f"{method} {path}"
+    async def _error(self, response: Response, method: str, path: str) -> ClusterError:
+        status, request = response.status, f"{method} {path}"
+        text = response.body.decode(errors="replace")
         if status == 429 and _is_refused_by_budget(text):
             # It asks to try this eviction again later; other requests need not wait.
             return BudgetError(f"{_status_message(text)} ({request})")
         if status in (429, 503):
-            wait_s = _retry_after_s(retry_after)
+            wait_s = min(response.retry_after_s, _MAX_RETRY_AFTER_S)
             self._not_before_s = max(self._not_before_s, _now_s() + wait_s)
         if status == 401:
             await self._log_in_again()
@@ -378,36 +262,16 @@ class ApiServer:
         if _now_s() < self._logged_in_s + _MIN_LOGIN_INTERVAL_S:
             return
         self._logged_in_s = _now_s()
-        before = self.url
         try:
-            await self._login.refresh(self._client.configuration)
+            self._configuration = await self._login.open()
         except KubeConfigError as error:
             _log.warning("can't renew the credentials: %s", error)
-        if self._multiplexer is not None and (self.url != before or self.cert_file is not None):
+            return
+        server = server_of(self._configuration, os.environ)
+        if server != self._server or server.cert_file is not None:
             # A connection keeps the certificate that it began with.
-            self._multiplexer.close()
-            self._multiplexer = self._new_multiplexer()
-
-
-class _FencedBody(aiohttp.BytesPayload):
-    """The JSON of a request, which is not sent after the fence has closed.
-
-    A new connection, or a stop of this process, may lie between the caller's check of the fence
-    and this one. Nothing lies between this check and the socket; the headers are sent with the
-    body.
-    """
-
-    def __init__(self, value: bytes, fence: Fence | None) -> None:
-        super().__init__(value, content_type="application/json")
-        self._fence = fence
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        # aiohttp turns a NotLeadingError into one of a broken connection.
-        if self._fence is not None:
-            _remaining_s(self._fence)
-        await super().write_with_length(writer, content_length)
+            left, self._transport, self._server = self._transport, Transport(server), server
+            await left.close()
 
 
 def _remaining_s(fence: Fence | None) -> float:
@@ -418,30 +282,46 @@ def _remaining_s(fence: Fence | None) -> float:
     return left_s
 
 
-def _fenced_timeout(timeout: aiohttp.ClientTimeout, fence: Fence | None) -> aiohttp.ClientTimeout:
-    """The timeout, shortened to the time until the fence closes. Raises NotLeadingError."""
-    if fence is None:
-        return timeout
-    left_s = _remaining_s(fence)
-    total_s = min(timeout.total or left_s, left_s)
-    return aiohttp.ClientTimeout(total=total_s, sock_connect=timeout.sock_connect)
+def _target(path: str, query: Mapping[str, str]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
 
 
-async def _read_json(response: aiohttp.ClientResponse) -> Json:
-    request = f"{response.method} {response.url.raw_path}"
-    try:
-        return _json_object(await response.read())
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise UnavailableError(f"{request}: {_reason(error)}") from None
-    finally:
-        response.release()
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
 
 
-def _json_object(text: bytes) -> Json:
+def _object(text: bytes, method: str, path: str, sent: str) -> Json:
+    """The object that was asked for; a proxy may answer anything. sent: the kind that was sent.
+    Raises ValueError."""
     answer = json.loads(text)
     if not isinstance(answer, dict):
         raise ValueError("the answer is not a JSON object")
+    kind, found = str(answer.get("kind", "")), _RESOURCE.match(path)
+    if kind == "Status":
+        is_done = method == "DELETE" or sent in ("Binding", "Eviction")
+        is_right = is_done and answer.get("status") == "Success"
+    elif found is None:  # such as /version
+        is_right = True
+    elif sent in ("Binding", "Eviction") or not isinstance(answer.get("metadata"), dict):
+        is_right = False
+    elif method == "GET" and found[2] is None:
+        is_right = kind.endswith("List")
+    else:
+        is_right = _is_of(kind, found[1])
+    if not is_right:
+        raise ValueError(f"the answer is not what was asked for, but {_summary(answer)}")
     return answer
+
+
+def _is_of(kind: str, resource: str) -> bool:
+    """Whether a resource, such as storageclasses, has objects of this kind."""
+    name = kind.lower()
+    return bool(name) and resource in (f"{name}s", f"{name}es", f"{name[:-1]}ies")
+
+
+def _summary(answer: Json) -> str:
+    said = answer.get("message") or answer.get("kind") or "an object without a kind"
+    return " ".join(str(said).split())[:_MAX_MESSAGE_CHARS]
 
 
 async def _watch_events(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[Json]:
@@ -453,22 +333,15 @@ async def _watch_events(chunks: AsyncIterator[bytes], path: str) -> AsyncIterato
                 event = json.loads(line)
                 if isinstance(event, dict):
                     yield event
-            if len(begun) > MAX_LINE_BYTES:
+            if len(begun) > _MAX_LINE_BYTES:
                 raise ValueError("an event is too long")
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         # ValueError: a broken connection may cut a line in two.
         _log.debug("the watch of %s ended: %s", path, _reason(error))
 
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _retry_after_s(text: str | None) -> float:
-    try:
-        return min(max(float(text or 0), 0.0), _MAX_RETRY_AFTER_S)
-    except ValueError:
-        return 1.0
 
 
 def _status_message(text: str) -> str:

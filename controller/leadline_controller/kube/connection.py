@@ -1,29 +1,26 @@
 """The login to the API server, from a kubeconfig or from a pod's service account.
 
 kubernetes_asyncio reads both, runs exec plugins and reads a pod's token again as it is rotated.
+transport.py connects.
 """
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import yaml
 
-from leadline_controller import __version__
 from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.kube.library import (
-    ApiClient,
     ConfigException,
     Configuration,
     load_incluster_config,
     load_kube_config,
 )
-
-# A watch sends each object as one line, and etcd stores up to 1.5 MiB.
-MAX_LINE_BYTES = 2**21
+from leadline_controller.kube.transport import Server
+from leadline_controller.parsing.proxies import proxy_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +29,10 @@ class Login:
 
     kubeconfig: Path | None = None
 
-    async def open(self) -> ApiClient:
-        """A client for this login. Raises KubeConfigError."""
+    async def open(self) -> Configuration:
+        """Server and credentials, as they are now: tokens and certificates expire. Raises
+        KubeConfigError."""
         configuration = Configuration()
-        # Kubernetes' own certificates often lack the key identifiers that Python 3.13 requires
-        # by default. The chain and the server's name are still verified.
-        configuration.disable_strict_ssl_verification = True
-        await self.refresh(configuration)
-        _require_verified_tls(configuration, self._source)
-        try:
-            client = ApiClient(configuration)
-        except (OSError, ssl.SSLError) as error:
-            raise KubeConfigError(f"{self._source}: certificate or key: {error}") from None
-        client.user_agent = f"leadline-controller/{__version__}"
-        _look_up_proxy_once(client)
-        return client
-
-    async def refresh(self, configuration: Configuration) -> None:
-        """Read server and credentials again, for tokens that expire. Raises KubeConfigError."""
         try:
             if self.kubeconfig is None:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the library leaves it untyped
@@ -65,6 +48,8 @@ class Login:
             raise KubeConfigError(f"{self._source}: can't log in: {_one_line(error)}") from None
         except yaml.YAMLError as error:
             raise KubeConfigError(f"{self._source}: not YAML: {_one_line(error)}") from None
+        _require_verified_tls(configuration, self._source)
+        return configuration
 
     @property
     def _source(self) -> str:
@@ -73,34 +58,37 @@ class Login:
         )
 
 
-def http2_context(configuration: Configuration) -> ssl.SSLContext:
-    """The TLS settings of the login's present files, with HTTP/2 as the first choice. The library
-    keeps its own to itself, and speaks HTTP/1.1 alone."""
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # see Login.open
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    return context
+async def token_of(configuration: Configuration) -> str:
+    """The value of the header field Authorization, "" without a token. A pod's token is read
+    again as it is rotated. Raises KubeConfigError."""
+    try:
+        token = str(await configuration.get_api_key_with_prefix("BearerToken") or "").strip()
+    except (ConfigException, OSError, ValueError) as error:
+        raise KubeConfigError(f"can't read the token: {_one_line(error)}") from None
+    if not (token.isascii() and token.isprintable()):
+        raise KubeConfigError("the token has characters that no token has: write it again")
+    return token
 
 
-def _look_up_proxy_once(client: ApiClient) -> None:
-    """Replace the client's session by one that reads neither the environment nor ~/.netrc.
-
-    The library's session reads both before every request, the latter in another thread, which is
-    a third of a request's cost. An API server has no password in ~/.netrc."""
-    rest, server = client.rest_client, urlsplit(client.configuration.host)
-    if rest.proxy is None and not proxy_bypass(server.hostname or ""):
-        rest.proxy = getproxies().get(server.scheme)
-    connector = rest.pool_manager.connector
-    rest.pool_manager.detach()
-    rest.pool_manager = aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=MAX_LINE_BYTES
+def server_of(configuration: Configuration, environ: Mapping[str, str]) -> Server:
+    """Where to connect, and by which certificates. environ: may name a proxy."""
+    url = str(configuration.host)
+    return Server(
+        url,
+        ca_file=configuration.ssl_ca_cert or None,
+        cert_file=configuration.cert_file or None,
+        key_file=configuration.key_file or None,
+        name=configuration.tls_server_name or None,
+        proxy=configuration.proxy or proxy_for(url, environ),
     )
 
 
 def _require_verified_tls(configuration: Configuration, source: str) -> None:
-    server = urlsplit(configuration.host)
+    try:
+        server = urlsplit(configuration.host)
+        _ = server.port  # which is read only now
+    except ValueError as error:
+        raise KubeConfigError(f"{source}: cluster.server: {error}") from None
     if not configuration.verify_ssl:
         raise KubeConfigError(
             f"{source}: insecure-skip-tls-verify is set: remove it and give "
@@ -111,6 +99,14 @@ def _require_verified_tls(configuration: Configuration, source: str) -> None:
         raise KubeConfigError(
             f"{source}: cluster.server: expected https://HOST, got {configuration.host!r}"
         )
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if configuration.ssl_ca_cert:
+            context.load_verify_locations(configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise KubeConfigError(f"{source}: certificate or key: {error}") from None
 
 
 def _one_line(error: Exception) -> str:

@@ -17,7 +17,9 @@ from leadline_controller.kube.reachability import ReachabilityLog
 NAMESPACE, NAME = "kube-system", "leadline-controller"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _LEASE = f"{_LEASES}/{NAME}"
-_SILENCE_S = 15.0  # longer than a Lease lasts
+# Requests show before that whether the connection is alive.
+_FOLLOW_S = 300
+_LATE_S = 15.0
 
 
 class KubeLease:
@@ -63,10 +65,11 @@ class KubeLease:
         return _record(lease)
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """The holder, now and after each write, until the connection ends or is silent for
-        longer than a Lease lasts. Raises subclasses of ClusterError."""
+        """The holder, now and after each write, for some minutes at most. Raises subclasses of
+        ClusterError."""
         query = {"watch": "1", "fieldSelector": f"metadata.name={NAME}"}
-        async with self._server.stream(_LEASES, query, _SILENCE_S) as events:
+        query["timeoutSeconds"] = str(_FOLLOW_S)
+        async with self._server.stream(_LEASES, query, _FOLLOW_S + _LATE_S) as events:
             async for event in events:
                 lease: Json = event.get("object") or {}
                 if event.get("type") in ("ADDED", "MODIFIED"):

@@ -8,6 +8,7 @@ apart, because pods are scheduled without them too.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -57,9 +58,16 @@ RESOURCES = {
     "ReplicaSet": "/apis/apps/v1/replicasets",
     "StatefulSet": "/apis/apps/v1/statefulsets",
 }
-# The server sends a bookmark about once a minute, so the peer of a silent connection is dead.
-_SILENCE_S = 150.0
-_WATCH_TIMEOUT_S = (240, 300)
+# How long the server is asked to keep a watch, in seconds: a random time, so that the watches of a
+# cluster are not all renewed at once. A watch that has not ended by then, and somewhat later, shows
+# that the connection is dead, which has to be known within 45 s.
+_WATCH_S = (18, 28)
+# The server has no bookmarks of events, so a watch of them that ends often would have to list them
+# again often. The other watches show as well that the connection is dead.
+_WATCH_PULLS_S = (240, 300)
+_LATE_S = 15.0
+# A watch that ended earlier has failed.
+_MIN_WATCH_S = 10.0
 _PAGE_SIZE = 500
 _MAX_PULLS = 10_000
 _NOT_LISTED = ""
@@ -70,12 +78,15 @@ _PULL_EVENTS = ("Pulling", "Pulled")
 
 
 async def watch_cluster(
-    server: ApiServer, silence_s: float = _SILENCE_S, reachability: ReachabilityLog | None = None
+    server: ApiServer,
+    reachability: ReachabilityLog | None = None,
+    watch_s: tuple[int, int] = _WATCH_S,
+    late_s: float = _LATE_S,
 ) -> AsyncGenerator[ClusterChange, None]:
     """All objects, then every change, for ever; see Cluster.watch. reachability: shared with all
-    users of the server, so that an outage is logged once."""
+    users of the server, so that an outage is logged once. watch_s, late_s: see Reflector."""
     reachability, convert = reachability or ReachabilityLog(server.url), Converter()
-    reflect = partial(Reflector, server, reachability, silence_s)
+    reflect = partial(Reflector, server, reachability, watch_s, late_s)
     nodes = reflect("/api/v1/nodes", convert.node, NodeChanged, lambda node: NodeDeleted(node.name))
     pods = reflect("/api/v1/pods", convert.pod, PodChanged, PodDeleted)
     others = [
@@ -110,7 +121,7 @@ async def watch_cluster(
 
 
 async def watch_pulls(
-    server: ApiServer, reachability: ReachabilityLog, silence_s: float = _SILENCE_S
+    server: ApiServer, reachability: ReachabilityLog
 ) -> AsyncGenerator[ImagePull, None]:
     """Every image pull that a kubelet reports in an event, for ever; those that were reported
     before come first and are marked as old. An account that may not read events gets none until it
@@ -130,7 +141,8 @@ async def watch_pulls(
                 Reflector(
                     server,
                     reachability,
-                    silence_s,
+                    _WATCH_PULLS_S,
+                    _LATE_S,
                     "/api/v1/events",
                     read_pull,
                     lambda pull: pull,
@@ -190,7 +202,8 @@ async def _watch_until_relist(
 class Reflector(Generic[T]):
     """Lists and watches one kind.
 
-    silence_s: a watch without a byte for this long is dead. read: converts a manifest; None when
+    watch_s: the least and the most time after which the server is to end a watch. late_s: a watch
+    that lasts longer by this is given up. read: converts a manifest; None when
     the object is to be ignored. changed, deleted: make the change to report. placeholders: the
     objects to report while the kind can't be read or the server does not have it; None for a
     kind without which nothing works. selected: a field selector, as query parameters.
@@ -198,7 +211,8 @@ class Reflector(Generic[T]):
 
     server: ApiServer
     reachability: ReachabilityLog
-    silence_s: float
+    watch_s: tuple[int, int]
+    late_s: float
     path: str
     read: Callable[[Json], T | None]
     changed: Callable[[T], Any]
@@ -232,16 +246,16 @@ class Reflector(Generic[T]):
         waits_s = backoffs_s()
         placeholders: tuple[T, ...] = ()
         while True:
+            watch_s, began_s = _RANDOM.randint(*self.watch_s), time.monotonic()
             query = {
                 **self.selected,
                 "watch": "1",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": version,
-                # Random, so that the watches of a cluster are not all renewed at once.
-                "timeoutSeconds": str(_RANDOM.randint(*_WATCH_TIMEOUT_S)),
+                "timeoutSeconds": str(watch_s),
             }
             try:
-                async with self.server.stream(self.path, query, self.silence_s) as events:
+                async with self.server.stream(self.path, query, watch_s + self.late_s) as events:
                     self.reachability.succeeded(self.path)
                     for placeholder in placeholders:
                         report(self.deleted(placeholder))
@@ -249,7 +263,6 @@ class Reflector(Generic[T]):
                     async for event in events:
                         self.reachability.succeeded(self.path)
                         version = self._report(event, report) or version
-                        waits_s = backoffs_s()
             except ExpiredError as error:
                 _log.info("the cluster is listed again: %s", error)
                 return
@@ -257,15 +270,25 @@ class Reflector(Generic[T]):
                 gone = self.placeholders and isinstance(error, NotFoundError)
                 if gone and await self._list_fails_with(NotFoundError):
                     return
-                if self.placeholders is None or not isinstance(error, InvalidError):
-                    self.reachability.failed(self.path, error)
-                else:
-                    self.reachability.succeeded(self.path)  # it answers again
-                    if not placeholders:
-                        placeholders = self.placeholders(error)
-                        for placeholder in placeholders:
-                            report(self.changed(placeholder))
-            await asyncio.sleep(next(waits_s))
+                placeholders = self._refused(error, placeholders, report)
+            if time.monotonic() - began_s < _MIN_WATCH_S:
+                await asyncio.sleep(next(waits_s))
+            else:
+                waits_s = backoffs_s()
+
+    def _refused(
+        self, error: ClusterError, placeholders: tuple[T, ...], report: Callable[[Any], None]
+    ) -> tuple[T, ...]:
+        """The placeholders after a watch was refused; they are reported if they are new."""
+        if self.placeholders is None or not isinstance(error, InvalidError):
+            self.reachability.failed(self.path, error)
+            return placeholders
+        self.reachability.succeeded(self.path)  # it answers again
+        if not placeholders:
+            placeholders = self.placeholders(error)
+            for placeholder in placeholders:
+                report(self.changed(placeholder))
+        return placeholders
 
     async def wait_until_readable(self) -> None:
         """Return when the server serves what it refused to list."""
