@@ -152,7 +152,7 @@ def test_the_number_of_messages_in_flight_is_bounded(
     for _ in range(3 * MAX_IN_FLIGHT):
         session.publish(report())
     connect(session, connection)
-    assert len(connection.sequences()) == MAX_IN_FLIGHT
+    assert len(connection.sent) == MAX_IN_FLIGHT
     close(session)
 
 
