@@ -41,7 +41,7 @@ class FakeConnection(PahoConnection):
         self.sent.append((parsed.kind, codec.decode(parsed, payload, topics.SCHEMA)))
         return len(self.sent)
 
-    def close(self) -> None:
+    def close(self, *, with_will: bool = True) -> None:
         pass
 
     def sequences(self) -> list[int]:
