@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from leadline_wire import codec
 from leadline_wire.topics import Delivery
 
-# The largest packet that MQTT can express.
-MOST_PACKET_BYTES = 268_435_460
+# The largest packet that MQTT can express, and the largest limit that paho knows.
+MOST_PACKET_BYTES, PAHO_MOST_PACKET_BYTES = 268_435_460, 268_435_455
 # Reason codes with which a broker refuses a connection or a message, or ends a connection.
 RECEIVE_MAXIMUM_EXCEEDED, PACKET_TOO_LARGE, QUOTA_EXCEEDED = 0x93, 0x95, 0x97
 RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B

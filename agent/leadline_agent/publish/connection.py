@@ -15,9 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline_wire import codec, topics
-from leadline_wire.broker_limits import MQTT_DEFAULTS, BrokerLimits, publish_bytes
+from leadline_wire.broker_limits import (
+    MQTT_DEFAULTS,
+    PAHO_MOST_PACKET_BYTES,
+    BrokerLimits,
+    publish_bytes,
+)
 from leadline_wire.certificates import Certificate
 from leadline_wire.certificates import read as read_certificate
+from paho.mqtt import _packet
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
@@ -133,6 +139,19 @@ def _unix_socket_pair() -> tuple[socket.socket, socket.socket]:
 # paho's own pair uses TCP: it listens for a moment and accepts the first that connects. The agent
 # must not listen outside a lease.
 paho._socketpair_compat = _unix_socket_pair
+
+
+class _ReceivedProperties(Properties):
+    """paho refuses a Maximum Packet Size over that of MQTT's largest packet, which brokers may send
+    (NanoMQ has)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.replace(" ", "") == "MaximumPacketSize":
+            value = min(value, PAHO_MOST_PACKET_BYTES)
+        super().__setattr__(name, value)  # type: ignore[no-untyped-call] # paho's own gap
+
+
+_packet.Properties = _ReceivedProperties  # type: ignore[misc] # what paho reads packets with
 
 
 class TooLargeError(Exception):

@@ -60,7 +60,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., up_s: _Optional[float] = ..., modes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., broker: _Optional[_Union[BrokerCondition, _Mapping]] = ..., api_server: _Optional[_Union[ApiServerCondition, _Mapping]] = ..., leadership: _Optional[_Union[LeadershipCondition, _Mapping]] = ..., boards: _Optional[_Union[BoardsCondition, _Mapping]] = ..., probing: _Optional[_Union[ProbingCondition, _Mapping]] = ..., queue: _Optional[_Union[QueueCondition, _Mapping]] = ..., last_decision: _Optional[_Union[DecisionCondition, _Mapping]] = ..., database: _Optional[_Union[DatabaseCondition, _Mapping]] = ..., rescheduling: _Optional[_Union[MovesCondition, _Mapping]] = ..., certificates: _Optional[_Iterable[_Union[CertificateCondition, _Mapping]]] = ..., stuck: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., fine: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BrokerCondition(_message.Message):
-    __slots__ = ("address", "connected", "since_s", "heard_age_s", "rtt_ms", "answers", "why", "refused", "accepted", "not_accepted")
+    __slots__ = ("address", "connected", "since_s", "heard_age_s", "rtt_ms", "answers", "why", "refused", "accepted", "not_accepted", "limits")
     class NotAcceptedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +78,7 @@ class BrokerCondition(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     NOT_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     address: str
     connected: bool
     since_s: float
@@ -88,7 +89,8 @@ class BrokerCondition(_message.Message):
     refused: _containers.RepeatedScalarFieldContainer[str]
     accepted: int
     not_accepted: _containers.ScalarMap[str, int]
-    def __init__(self, address: _Optional[str] = ..., connected: _Optional[bool] = ..., since_s: _Optional[float] = ..., heard_age_s: _Optional[float] = ..., rtt_ms: _Optional[float] = ..., answers: _Optional[bool] = ..., why: _Optional[str] = ..., refused: _Optional[_Iterable[str]] = ..., accepted: _Optional[int] = ..., not_accepted: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    limits: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, address: _Optional[str] = ..., connected: _Optional[bool] = ..., since_s: _Optional[float] = ..., heard_age_s: _Optional[float] = ..., rtt_ms: _Optional[float] = ..., answers: _Optional[bool] = ..., why: _Optional[str] = ..., refused: _Optional[_Iterable[str]] = ..., accepted: _Optional[int] = ..., not_accepted: _Optional[_Mapping[str, int]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ApiServerCondition(_message.Message):
     __slots__ = ("url", "listed", "answered_age_s", "watched_age_s", "failures")
