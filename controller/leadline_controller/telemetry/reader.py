@@ -50,7 +50,8 @@ class _ReceivedProperties(Properties):
         super().__setattr__(name, value)  # type: ignore[no-untyped-call] # paho's own gap
 
 
-_packet.Properties = _ReceivedProperties  # type: ignore[misc] # what paho reads packets with
+# What paho reads packets with.
+_packet.Properties = _ReceivedProperties  # type: ignore[attr-defined] # paho's own, not exported
 
 
 Receive = Callable[[str, bytes, PublishProperties, bool], None]
