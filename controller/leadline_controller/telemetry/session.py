@@ -165,8 +165,7 @@ class BrokerSession:
         client.on_disconnect = self._disconnected
         client.on_subscribe = self._subscribed
         client.on_unsubscribe = self._unsubscribed
-        # The least that a broker may allow, also when paho sends again after it has reconnected.
-        client.max_inflight_messages_set(1)
+        client.max_inflight_messages_set(1)  # the least that a broker may allow
         if companion is not None:
             client.on_publish = self._published
         if settings.tls is not None:
@@ -326,6 +325,7 @@ class BrokerSession:
             self._set_will()
             self._log_down(str(reason))
             return
+        client.drop_out_messages()  # paho would send them again, all at once
         self._limits = BrokerLimits.of(properties).within(self._learned)
         self._set_will()
         self._largest_bytes = 0
