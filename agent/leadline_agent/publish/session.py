@@ -416,11 +416,12 @@ def forget(settings: Settings) -> None:
         while True:
             event = inbox.get(timeout=max(0.0, until_s - time.monotonic()))
             match event:
-                case Connected(limits=limits) if not limits.retains:
-                    return
-                case Connected() | Acknowledged(refusal="") if not retained:
-                    return
-                case Connected() | Acknowledged(refusal=""):  # one at a time, as any broker allows
+                case Connected() | Acknowledged(refusal=""):
+                    if isinstance(event, Connected):
+                        connection.limits = event.limits
+                    if not (retained and connection.limits.retains):
+                        return
+                    # One at a time, which any broker allows.
                     connection.publish(topics.topic(cluster, node, retained.pop()), b"")
                 case Disconnected() | Acknowledged():
                     why = explain_failure(event, endpoint, node)

@@ -154,7 +154,8 @@ class BrokerSession:
         self._why = "it has not answered yet"
         self._refused: tuple[str, ...] = ()
         self._limits = self._learned = MQTT_DEFAULTS
-        self._too_large = self._largest_bytes = 0  # messages not sent; the packet sent in a session
+        self._too_large = 0  # messages that were not sent
+        self._largest_bytes = 0  # of the packets of this session
         self._ping: tuple[int | None, float] = (None, -math.inf)
         self._checked_s = self._awake_s = -math.inf
         self._rtt_ms: float | None = None

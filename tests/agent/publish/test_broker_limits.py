@@ -14,6 +14,7 @@ from leadline_agent.publish.session import MAX_IN_FLIGHT, Session, forget
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from tests.support.ports import wait_until
 from tests.support.strict_broker import (
     DISCONNECT,
     KEEPALIVE,
@@ -218,6 +219,11 @@ def test_forget_keeps_within_the_limits_too(tmp_path: Path) -> None:
         forget(settings(tmp_path, broker))
     assert [each.payload for each in broker.published] == [b"", b""]
     assert broker.breaches == []
+    unsafe = StrictBroker(max_qos=0, said=bytes([MAXIMUM_QOS, 0]))
+    with serving(unsafe):
+        forget(settings(tmp_path, unsafe))
+        wait_until(lambda: DISCONNECT in unsafe.kinds(), "all is read")
+    assert [(each.qos, each.retained) for each in unsafe.published] == [(0, True), (0, True)]
     without = StrictBroker(retains=False, said=NO_RETAIN)
     with serving(without):
         forget(settings(tmp_path, without))
@@ -279,7 +285,12 @@ def test_odd_limits_do_no_harm(tmp_path: Path, said: bytes) -> None:
 
 def test_offline_is_left_to_the_will_which_needs_no_room_in_flight(tmp_path: Path) -> None:
     broker = StrictBroker(1, said=bytes([RECEIVE_MAXIMUM]) + two(1), ack_after_s=0.02)
-    with agent_of(broker, tmp_path) as agent:
+    with serving(broker):
+        agent = Agent(tmp_path, broker)
+        for _ in range(BACKLOG):
+            agent.report()
         agent.run_until(lambda: broker.published)
+        agent.session.close(agent.wait, 10)
+        wait_until(lambda: DISCONNECT in broker.kinds(), "it disconnects")
     assert broker.breaches == []
     assert broker.packets[-1] == (DISCONNECT, b"\x04")
