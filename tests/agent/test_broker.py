@@ -341,3 +341,27 @@ def test_two_agents_measure_the_bandwidth_between_them(
     assert server.bandwidth_mbps > 0
     assert not client.HasField("bandwidth_mbps")
     assert not listens("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    "config_lines",
+    [
+        ("max_inflight_messages 1",),
+        ("max_packet_size 1000",),
+        ("retain_available false",),
+        ("max_qos 0",),
+        ("max_qos 0", "retain_available false", "max_keepalive 10", "max_topic_alias 0"),
+    ],
+    ids=["in flight", "size", "retain", "qos", "all"],
+)
+def test_a_broker_that_allows_little_gets_what_it_allows(
+    tmp_path: Path, config_lines: tuple[str, ...]
+) -> None:
+    with mosquitto(config_lines) as broker, listening(broker.port, broker.host) as listener:
+        with running_agent(agent_config(tmp_path, broker.port)) as agent:
+            listener.wait_for(Kind.BIRTH)
+            listener.wait_for(Kind.REPORT, 2)
+            agent.end(signal.SIGKILL)
+            assert [status.online for status in listener.wait_for(Kind.STATUS, 2)] == [True, False]
+        assert numbered(listener) == sorted(set(numbered(listener)))
+        assert "connection lost" not in agent.log

@@ -27,6 +27,7 @@ PARTS = (
     "regret",
     "day",
     "map",
+    "ping",
 )
 
 

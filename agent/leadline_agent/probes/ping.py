@@ -1,42 +1,38 @@
-"""Measures round-trip times to the peers of a ping lease, with ping3 in one thread.
+"""Measures round-trip times to the peers of a ping lease, in one thread.
 
-ping3 uses the wall clock, so a sample during which that clock was set is discarded. Where ICMP is
-not permitted, the round trip to the broker is measured instead.
+Where ICMP is not permitted, the round trip to the broker is measured instead.
 """
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import ping3
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms
 from leadline_agent.lease import Peer, PingLease, is_unicast
 from leadline_agent.probes.base import Probe, ProbeContext
+from leadline_agent.probes.echo import (
+    TIMEOUT_S,
+    ClockSetError,
+    echo_ms,
+    icmp_permitted,
+    keep_stamping,
+)
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
 # The name of the peer when a board measured its round trip to the broker.
 BROKER = "@broker"
-TIMEOUT_S = 1.0
 HANG_S = 10.0  # a round that exceeds its time-outs by more than this hangs
 # After this many time-outs the round goes on with the next peer.
 MAX_TIMEOUTS = 2
 MAX_COUNT = 20
 MAX_INTERVAL_S, MAX_TTL_S = 3600, 86_400
-# The thread may be preempted between the readings of the two clocks.
-CLOCK_TOLERANCE_S = 0.000_2
-CLOCK_TOLERANCE_SHARE = 0.001
 
 Echo = Callable[[str, int], float | None]
-
-
-class ClockSetError(Exception):
-    """The wall clock was set during an echo, so there is no measurement."""
 
 
 def summary(peer: str, method: pb.Rtt.Method, replies: Sequence[float | None]) -> pb.Rtt:
@@ -53,36 +49,6 @@ def summary(peer: str, method: pb.Rtt.Method, replies: Sequence[float | None]) -
         variance = sum((time_ms - mean_ms) ** 2 for time_ms in times_ms) / len(times_ms)
         rtt.deviation_ms = variance**0.5
     return rtt
-
-
-def icmp_permitted() -> bool:
-    """Whether this process may send ICMP echoes, through CAP_NET_RAW or ping_group_range."""
-    for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM):
-        try:
-            socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP).close()
-        except OSError:
-            continue
-        return True
-    return False
-
-
-def echo_ms(address: str, sequence: int) -> float | None:
-    """Send one echo. Milliseconds, None without a reply. Raises ClockSetError."""
-    wall_s, steady_s = time.time(), time.monotonic()
-    try:
-        reply_s = ping3.ping(address, timeout=TIMEOUT_S, seq=sequence)
-    except Exception:  # noqa: BLE001 - ping3 raises on malformed replies, which anybody may send
-        return None  # so is no route; whether echoes are permitted was checked at the start
-    wall_s, steady_s = time.time() - wall_s, time.monotonic() - steady_s
-    if clock_was_set(wall_s, steady_s):
-        raise ClockSetError
-    # None is a time-out and False an error. ping3 trusts the time of sending in the packet.
-    return reply_s * 1000 if reply_s and 0 < reply_s <= steady_s else None
-
-
-def clock_was_set(wall_s: float, steady_s: float) -> bool:
-    """Whether the two clocks differ by more than preemption and NTP slewing explain."""
-    return abs(wall_s - steady_s) > CLOCK_TOLERANCE_S + CLOCK_TOLERANCE_SHARE * steady_s
 
 
 def echoes(peer: Peer, count: int, sequence: int, echo: Echo = echo_ms) -> list[float | None]:
@@ -133,6 +99,7 @@ class Ping(Probe):
         self._lease: PingLease | None = None
         self._expires_s = 0.0
         self._changed = threading.Condition()
+        self._stamping = keep_stamping()
         if not self._has_icmp:
             LOG.warning(
                 "ping: ICMP is not permitted (no CAP_NET_RAW, and net.ipv4.ping_group_range is "
@@ -169,6 +136,7 @@ class Ping(Probe):
             self._lease = None
             self._changed.notify()
         self._end(2 * TIMEOUT_S)
+        self._stamping.close()
 
     def _run(self) -> None:
         round_number = 0

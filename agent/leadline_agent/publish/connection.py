@@ -15,8 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline_wire import codec, topics
+from leadline_wire.broker_limits import (
+    MQTT_DEFAULTS,
+    PAHO_MOST_PACKET_BYTES,
+    BrokerLimits,
+    publish_bytes,
+)
 from leadline_wire.certificates import Certificate
 from leadline_wire.certificates import read as read_certificate
+from paho.mqtt import _packet
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
@@ -32,6 +39,7 @@ KEEPALIVE_S = 30
 MAX_PACKET_BYTES = 2 * codec.MAX_BYTES
 ALERT_S = 2.0
 DO_NOT_SEND_RETAINED = 2  # MQTT retain handling: a retained lease is not valid
+_DISCONNECT_WITH_WILL = ReasonCode(PacketTypes.DISCONNECT, "Disconnect with will message")
 # With TLS 1.3 the broker checks our certificate after the handshake, and paho only logs its alert.
 # These are OpenSSL's words, which vary in case and punctuation.
 _ALERTS = {
@@ -78,29 +86,34 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker accepted the connection; `address` is this board's own on it."""
+    """The broker accepted the connection, within `limits`; `address` is this board's own on it."""
 
     attempt: int
     address: str
+    limits: BrokerLimits = MQTT_DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection failed or ended. `is_refusal`: the broker refused this node."""
+    """The connection failed or ended. `is_refusal`: the broker refused this node. `code`: the
+    broker's reason code, 0 without one."""
 
     attempt: int
     reason: str
     is_refusal: bool = False
+    code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The broker acknowledged a message; `refusal` is its reason if it rejected the message."""
+    """The broker acknowledged a message; `refusal` is its reason if it rejected the message, and
+    `code` its reason code. A message of QoS 0 counts as acknowledged when it is on its way."""
 
     attempt: int
     message_id: int
     at_s: float
     refusal: str = ""
+    code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +141,24 @@ def _unix_socket_pair() -> tuple[socket.socket, socket.socket]:
 paho._socketpair_compat = _unix_socket_pair
 
 
+class _ReceivedProperties(Properties):
+    """paho refuses a Maximum Packet Size over that of MQTT's largest packet, which brokers may send
+    (NanoMQ has)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.replace(" ", "") == "MaximumPacketSize":
+            value = min(value, PAHO_MOST_PACKET_BYTES)
+        super().__setattr__(name, value)  # type: ignore[no-untyped-call] # paho's own gap
+
+
+# What paho reads packets with.
+_packet.Properties = _ReceivedProperties  # type: ignore[attr-defined] # paho's own, not exported
+
+
+class TooLargeError(Exception):
+    """A message is larger than the broker takes; str() has both sizes."""
+
+
 class _Client(paho.Client):
     """paho's client, which reports an exception in its thread instead of ending silently.
 
@@ -148,7 +179,10 @@ class _Client(paho.Client):
 
 
 class PahoConnection:
-    """Connects at once; ends with Disconnected unless `close` was called."""
+    """Connects at once; ends with Disconnected unless `close` was called.
+
+    `limits`: what the broker is thought to allow; set them again when it has said so.
+    """
 
     def __init__(
         self,
@@ -158,15 +192,17 @@ class PahoConnection:
         will: tuple[str, bytes] | None,
         lease_topic: str | None,
         post: Callable[[Event], None],
+        limits: BrokerLimits = MQTT_DEFAULTS,
     ) -> None:
         """`lease_topic` None: do not subscribe."""
+        self.limits = limits
         self._attempt = attempt
         self._endpoint = endpoint
         self._lease_topic = lease_topic
         self._post = post
         self._is_closed = False
         self._is_accepted = False
-        self._refusal_in_alert = ""
+        self._refusal_in_alert = self._unread = ""
         self._client = client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -176,7 +212,7 @@ class PahoConnection:
         if endpoint.tls:
             client.tls_set_context(endpoint.tls)
         if will:
-            how = topics.DELIVERY[topics.Kind.STATUS]
+            how = limits.delivery(topics.DELIVERY[topics.Kind.STATUS])
             properties = _properties(PacketTypes.WILLMESSAGE, how)
             client.will_set(*will, how.qos, how.retain, properties)
         client.on_connect = self._on_connect
@@ -190,15 +226,21 @@ class PahoConnection:
         self._starter.start()
 
     def publish(self, topic: str, payload: bytes) -> int:
-        """Send a message with its kind's delivery; returns the id that Acknowledged will name."""
-        how = topics.DELIVERY[topics.parse(topic).kind]
+        """Send a message with its kind's delivery, as far as the broker allows; returns the id that
+        Acknowledged will name. Raises TooLargeError, and sends nothing then."""
+        how = self.limits.delivery(topics.DELIVERY[topics.parse(topic).kind])
         properties = _properties(PacketTypes.PUBLISH, how)
+        size_bytes = publish_bytes(topic, payload, how, properties.pack())
+        if size_bytes > self.limits.max_packet_bytes:
+            raise TooLargeError(
+                f"a packet of {size_bytes} bytes, {self.limits.max_packet_bytes} are allowed"
+            )
         return self._client.publish(topic, payload, how.qos, how.retain, properties).mid
 
-    def close(self) -> None:
-        """Disconnect cleanly, so that the broker does not publish the will."""
+    def close(self, *, with_will: bool = True) -> None:
+        """Disconnect; the broker publishes the will if that is wanted."""
         self._is_closed = True
-        self._client.disconnect()
+        self._client.disconnect(_DISCONNECT_WITH_WILL if with_will else None)
         if not self._starter.is_alive():  # else it is still connecting, and ends on its own
             self._client.loop_stop()
 
@@ -234,20 +276,22 @@ class PahoConnection:
         self._post(Disconnected(self._attempt, f"connection given up, please report it: {what}"))
 
     def _on_connect(
-        self, client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any
+        self, client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, properties: Any
     ) -> None:
         if code.is_failure:
             refusal = f"the broker refused the connection: {code}"
-            self._post(Disconnected(self._attempt, refusal, is_refusal=True))
+            self._post(Disconnected(self._attempt, refusal, True, code.value))
             client.disconnect()
             return
         self._is_accepted = True
+        limits = BrokerLimits.of(properties)
+        client._keepalive = limits.client_keepalive_s(KEEPALIVE_S)
         if self._lease_topic:
             how = topics.DELIVERY[topics.Kind.LEASE]
             options = SubscribeOptions(qos=how.qos, retainHandling=DO_NOT_SEND_RETAINED)
             client.subscribe(self._lease_topic, options=options)
         own: Any = client.socket()
-        self._post(Connected(self._attempt, own.getsockname()[0] if own else ""))
+        self._post(Connected(self._attempt, own.getsockname()[0] if own else "", limits))
 
     def _on_disconnect(
         self, _client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any
@@ -256,14 +300,19 @@ class PahoConnection:
         if not self._is_accepted:
             trust = "know this node's certificate" if self._endpoint.tls else "expect TLS"
             reason = f"the broker hung up before it accepted this node: does it {trust}?"
-            reason = self._refusal_in_alert or _refusal_on_reconnect(self._endpoint) or reason
-        self._post(Disconnected(self._attempt, reason, not self._is_accepted))
+            reason = (
+                self._unread
+                or self._refusal_in_alert
+                or (_refusal_on_reconnect(self._endpoint) or reason)
+            )
+        is_refusal = not (self._is_accepted or self._unread)
+        self._post(Disconnected(self._attempt, reason, is_refusal, code.value))
 
     def _on_publish(
         self, _client: paho.Client, _data: Any, message_id: int, code: ReasonCode, _properties: Any
     ) -> None:
         refusal = str(code) if code.is_failure else ""
-        self._post(Acknowledged(self._attempt, message_id, time.monotonic(), refusal))
+        self._post(Acknowledged(self._attempt, message_id, time.monotonic(), refusal, code.value))
 
     def _on_subscribe(
         self,
@@ -281,6 +330,8 @@ class PahoConnection:
     def _on_log(self, _client: paho.Client, _data: Any, level: int, text: str) -> None:
         if level == LogLevel.MQTT_LOG_ERR:
             self._refusal_in_alert = _refusal_in_alert(text) or self._refusal_in_alert
+        elif "malformed packet" in text:
+            self._unread = f"the broker's answer cannot be read: {one_line(text)}"
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         if message.retain or len(message.payload) > codec.MAX_BYTES:

@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 from uuid import UUID
 
 from leadline_wire import codec, topics
+from leadline_wire.broker_limits import MQTT_DEFAULTS, QUOTA_EXCEEDED
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms, unix_ms
@@ -36,17 +37,19 @@ from leadline_agent.publish.connection import (
     Event,
     MessageReceived,
     PahoConnection,
+    TooLargeError,
 )
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
-MAX_IN_FLIGHT = 10  # messages sent and not yet acknowledged
+MAX_IN_FLIGHT = 10  # messages sent and not yet acknowledged; a broker may allow fewer
 DRAIN_PER_S = 50.0  # after an outage all boards reconnect at once
 FIRST_BACK_OFF_S, MAX_BACK_OFF_S = 2.0, 60.0
 STABLE_S = 30.0  # a connection that lasted longer resets the back-off
 # Shared by all sessions: after a reload, events of the old session may still arrive.
 _ATTEMPTS = itertools.count(1)
 FORGET_TIMEOUT_S = 15.0
+REPEAT_S = 60.0  # between two births, for a broker that retains none
 MAX_SESSION = 1 << 53
 CARD_FAULTS = frozenset((errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO))
 MAX_UNACKNOWLEDGED_S = 15.0  # after this the broker may be gone, so messages go to disk
@@ -168,9 +171,10 @@ def explain_failure(event: Disconnected | Acknowledged, endpoint: Endpoint, node
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
-    number: int
+    number: int  # in the buffer; 0 is the status, which is not there and comes first
     at_s: float
-    was_only_one: bool
+    size_bytes: int
+    is_round_trip: bool  # its acknowledgement tells the round trip to the broker
 
 
 class Session:
@@ -203,6 +207,8 @@ class Session:
         self._next_attempt_s = 0.0
         self._sent_number = 0
         self._birth_number = 0
+        self._repeat_s = float("inf")
+        self._limits = self._learned = MQTT_DEFAULTS
         self._in_flight: dict[int, _InFlight] = {}
         self._tokens = float(MAX_IN_FLIGHT)
         self._tokens_s = 0.0
@@ -234,8 +240,11 @@ class Session:
                 self._encoder.status(online=False),
                 self._encoder.topic(topics.Kind.LEASE),
                 self._post,
+                self._limits.within(self._learned),
             )
         if self._is_connected:
+            if now_s >= self._repeat_s:
+                self._announce(now_s)
             self._send(now_s)
             oldest = next(iter(self._in_flight.values()), None)
             if oldest and now_s - oldest.at_s > MAX_UNACKNOWLEDGED_S:
@@ -246,8 +255,9 @@ class Session:
         if self._connection is None:
             return self._next_attempt_s
         if self._is_connected and self._next_to_send():
-            return self._tokens_s + max(0.0, 1 - self._tokens) / DRAIN_PER_S
-        return float("inf")
+            token_s = self._tokens_s + max(0.0, 1 - self._tokens) / DRAIN_PER_S
+            return min(token_s, self._repeat_s)
+        return self._repeat_s
 
     def flush(self) -> None:
         """Synchronise the buffer's file, so that it survives a power cut."""
@@ -279,17 +289,14 @@ class Session:
         return taken
 
     def close(self, wait_for_event: Callable[[float], Event | None], timeout_s: float) -> None:
-        """Publish "offline", disconnect, and keep the messages that are not acknowledged."""
+        """Disconnect, and keep the messages that are not acknowledged. The broker publishes the
+        will: "offline"."""
         try:
-            if self._connection and self._is_connected:
-                last = self._connection.publish(*self._encoder.status(online=False))
-                until_s = time.monotonic() + timeout_s
-                while self._is_connected and (left_s := until_s - time.monotonic()) > 0:
-                    event = wait_for_event(left_s)
-                    if event and not isinstance(event, MessageReceived):
-                        self.handle(event)
-                    if isinstance(event, Acknowledged) and event.message_id == last:
-                        break
+            until_s, sent = time.monotonic() + timeout_s, set(self._in_flight)
+            while sent & self._in_flight.keys() and (left_s := until_s - time.monotonic()) > 0:
+                event = wait_for_event(left_s)
+                if event and not isinstance(event, MessageReceived):
+                    self.handle(event)
             if self._connection:
                 self._connection.close()
         finally:
@@ -309,8 +316,18 @@ class Session:
         self._is_connected, self._connected_s = True, time.monotonic()
         self.address = self._board.address or event.address
         self._sent_number = 0
+        self._limits = event.limits.within(self._learned)
         if self._connection:
-            self._connection.publish(*self._encoder.status(online=True))
+            self._connection.limits = self._limits
+        for shortcoming in self._limits.shortcomings():
+            LOG.warning("broker %s: %s", self._endpoint, shortcoming)
+        self._publish(0, *self._encoder.status(online=True))
+        self._announce(self._connected_s)
+        self._send(self._connected_s)
+
+    def _announce(self, now_s: float) -> None:
+        """Publish the birth, again and again if the broker does not retain it."""
+        self._repeat_s = float("inf") if self._limits.retains else now_s + REPEAT_S
         if self._birth_number < self._buffer.first:
             birth = pb.Birth(
                 timing=pb.Timing(measured_boot_ms=boot_ms()),
@@ -319,13 +336,18 @@ class Session:
             )
             birth.MergeFrom(self._board)
             self._birth_number = self._append(*self._encoder.sample(birth))
-        self._send(self._connected_s)
 
     def _on_disconnected(self, event: Disconnected) -> None:
         lasted_s = time.monotonic() - self._connected_s if self._is_connected else 0.0
-        self._failures = 0 if lasted_s > STABLE_S else self._failures + 1
+        is_stable = lasted_s > STABLE_S
+        self._failures = 0 if is_stable else self._failures + 1
         self._next_attempt_s = time.monotonic() + back_off_s(self._failures)
+        largest_bytes = max((sent.size_bytes for sent in self._in_flight.values()), default=0)
+        self._learned = (MQTT_DEFAULTS if is_stable else self._learned).after(
+            event.code, len(self._in_flight), largest_bytes
+        )
         self._connection, self._is_connected = None, False
+        self._repeat_s = float("inf")
         self._in_flight.clear()
         self._buffer.spill()
         why = explain_failure(event, self._endpoint, self._node)
@@ -335,19 +357,29 @@ class Session:
         )
 
     def _on_acknowledged(self, event: Acknowledged) -> None:
+        if event.code == QUOTA_EXCEEDED and self._connection:
+            # It may take the message later, and the order must stay.
+            self._connection.close(with_will=False)
+            self._on_disconnected(Disconnected(event.attempt, f"takes no more: {event.refusal}"))
+            return
         if event.refusal:
             why = explain_failure(event, self._endpoint, self._node)
             LOG.warning("broker %s: refused a message: %s", self._endpoint, why)
         sent = self._in_flight.pop(event.message_id, None)
         if sent is None:
             return
-        self._buffer.acknowledge(sent.number)
-        if sent.was_only_one:
+        self._confirm()
+        if sent.is_round_trip:
             self._rtts_ms.append((event.at_s - sent.at_s) * 1000)
         self._send(time.monotonic())
 
+    def _confirm(self) -> None:
+        """Remove the messages before the oldest one that is still under way."""
+        numbers = (sent.number for sent in self._in_flight.values() if sent.number)
+        self._buffer.acknowledge(next(numbers, self._sent_number + 1) - 1)
+
     def _next_to_send(self) -> BufferedMessage | None:
-        if len(self._in_flight) >= MAX_IN_FLIGHT:
+        if len(self._in_flight) >= min(MAX_IN_FLIGHT, self._limits.receive_maximum):
             return None
         return self._buffer.after(self._sent_number)
 
@@ -360,9 +392,25 @@ class Session:
             if message.boot_id == self._boot_id:
                 kind = topics.parse(message.topic).kind
                 payload = codec.stamp_sent(kind, payload, boot_ms(), unix_ms())
-            sent = _InFlight(message.number, time.monotonic(), was_only_one=not self._in_flight)
-            self._in_flight[self._connection.publish(message.topic, payload)] = sent
             self._sent_number = message.number
+            if not self._publish(message.number, message.topic, payload):
+                self._buffer.dropped += 1
+                self._confirm()
+
+    def _publish(self, number: int, topic: str, payload: bytes) -> bool:
+        """Whether it was sent: the broker takes packets of this size."""
+        if self._connection is None:
+            return False
+        try:
+            message_id = self._connection.publish(topic, payload)
+        except TooLargeError as error:
+            LOG.warning("broker %s: dropped %s: %s", self._endpoint, topic, error)
+            return False
+        is_round_trip = not self._in_flight and self._limits.max_qos > 0
+        self._in_flight[message_id] = _InFlight(
+            number, time.monotonic(), len(payload), is_round_trip
+        )
+        return True
 
 
 class ForgetError(Exception):
@@ -382,16 +430,17 @@ def forget(settings: Settings) -> None:
     client_id = f"leadline-{cluster}-{node}-forget"
     connection = PahoConnection(0, endpoint, client_id, None, None, inbox.put)
     until_s = time.monotonic() + FORGET_TIMEOUT_S
-    unconfirmed = len(retained)
     try:
-        while unconfirmed:
+        while True:
             event = inbox.get(timeout=max(0.0, until_s - time.monotonic()))
             match event:
-                case Connected():
-                    for kind in retained:
-                        connection.publish(topics.topic(cluster, node, kind), b"")
-                case Acknowledged(refusal=""):
-                    unconfirmed -= 1
+                case Connected() | Acknowledged(refusal=""):
+                    if isinstance(event, Connected):
+                        connection.limits = event.limits
+                    if not (retained and connection.limits.retains):
+                        return
+                    # One at a time, which any broker allows.
+                    connection.publish(topics.topic(cluster, node, retained.pop()), b"")
                 case Disconnected() | Acknowledged():
                     why = explain_failure(event, endpoint, node)
                     raise ForgetError(f"broker {endpoint}: {why}")

@@ -49,7 +49,9 @@ KINDS: Mapping[str, Kind] = {
         (*_MOSQUITTO, "systemctl restart mosquitto"),
     ),
     "broker-refuses": Kind(
-        "error", "let the controller read these topics in the broker's ACL", _MOSQUITTO
+        "error",
+        "let the controller read these topics, with wildcards, in the broker's ACL and settings",
+        _MOSQUITTO,
     ),
     "api-server-away": Kind("error", "see on the server whether Kubernetes runs", _K3S),
     "api-server-refuses": Kind(

@@ -111,6 +111,7 @@ class _Diagnosis(status_pb2_grpc.DiagnosisServicer):
             answers=broker.answers(now_s),
             why=broker.why,
             refused=broker.refused,
+            limits=broker.limits,
             accepted=telemetry.accepted,
             not_accepted=dict(telemetry.refused),
         )

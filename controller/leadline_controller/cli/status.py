@@ -171,6 +171,7 @@ def _broker(broker: pb.BrokerCondition, *, wide: bool) -> str:
     else:
         rtt = human.number(optional(broker, "rtt_ms"))
         said = f"{broker.address}: connected for {since}, heard {heard} ago, round trip {rtt} ms"
+        said += "".join(f"; {limit}" for limit in broker.limits)
     if wide:
         refused = ", ".join(f"{kind} {n}" for kind, n in sorted(broker.not_accepted.items()))
         said += f"; {human.amount(broker.accepted)} messages, refused: {refused or 'none'}"

@@ -14,9 +14,12 @@ from time import monotonic
 from typing import Any
 
 from leadline_wire import topics
+from leadline_wire.broker_limits import PAHO_MOST_PACKET_BYTES
+from paho.mqtt import _packet
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.exception import MalformedPacket
+from paho.mqtt.properties import Properties
 
 _CHUNK_BYTES = 1 << 18
 _KEPT_BYTES = 256
@@ -37,12 +40,27 @@ class PublishProperties:
     expiry_left_s: int | None = None
 
 
+class _ReceivedProperties(Properties):
+    """paho refuses a Maximum Packet Size over that of MQTT's largest packet, which brokers may send
+    (NanoMQ has)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.replace(" ", "") == "MaximumPacketSize":
+            value = min(value, PAHO_MOST_PACKET_BYTES)
+        super().__setattr__(name, value)  # type: ignore[no-untyped-call] # paho's own gap
+
+
+# What paho reads packets with.
+_packet.Properties = _ReceivedProperties  # type: ignore[attr-defined] # paho's own, not exported
+
+
 Receive = Callable[[str, bytes, PublishProperties, bool], None]
 
 
 class ReadingClient(Client):
     """Calls receive(topic, payload, properties, retained) for each PUBLISH; it must not raise.
-    failure: why the last attempt to connect failed. begun_s: when it began; heard_s: when the last
+    failure: why the last attempt to connect failed; unread: why a packet since then cannot be read,
+    which ends the connection. begun_s: when it began; heard_s: when the last
     byte arrived; both on the clock now_s. paho's own time of that also changes when it sends a
     ping."""
 
@@ -54,7 +72,7 @@ class ReadingClient(Client):
         now_s: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=MQTTv5)
-        self.failure = ""
+        self.failure = self.unread = ""
         self.begun_s = now_s()
         self.heard_s: float | None = None
         self._now_s = now_s
@@ -69,7 +87,7 @@ class ReadingClient(Client):
 
     def reconnect(self) -> MQTTErrorCode:
         """Connect, discarding unread bytes of the previous connection."""
-        self._rest, self.begun_s = b"", self._now_s()
+        self._rest, self.unread, self.begun_s = b"", "", self._now_s()
         try:
             return super().reconnect()
         except (OSError, ValueError) as error:  # ValueError: an invalid host name
@@ -91,7 +109,8 @@ class ReadingClient(Client):
             self._last_bytes_received = monotonic()
         try:
             return self._read_packets(self._rest + data)
-        except (MalformedPacket, IndexError):
+        except (MalformedPacket, IndexError) as error:
+            self.unread = f"a packet of it cannot be read: {error}"
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
 
     def _read_packets(self, data: bytes) -> MQTTErrorCode:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from leadline_wire import topics
+from leadline_wire.broker_limits import MQTT_DEFAULTS, BrokerLimits, publish_bytes
 from leadline_wire.codec import MAX_BYTES, encode
 from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, DisconnectFlags
@@ -47,6 +48,7 @@ _PING_TOPIC = "leadline/ping"
 # up to a minute, and longer while leases are sent.
 SILENT_S = 15.0
 _PROMPT_S = 7.5  # a ping without an answer
+_STABLE_S = 30.0  # after a longer session, what was learned of the broker may be outdated
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
 _TELEMETRY = f"{topics.ROOT}/"
@@ -90,7 +92,8 @@ class BrokerSettings:
 class BrokerReading:
     """How the session is. since_s: when it began or ended; heard_s: when the last byte came; both
     on the session's clock. rtt_ms: the last round trip to the broker. why: there is no session.
-    refused: the kinds of messages that the broker does not let us read."""
+    refused: the kinds of messages that the broker does not let us read. limits: what else it does
+    not allow, a phrase each."""
 
     address: str
     connected: bool
@@ -99,6 +102,7 @@ class BrokerReading:
     rtt_ms: float | None = None
     why: str = ""
     refused: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
     def answers(self, now_s: float) -> bool:
         """Whether there is a session, and the broker is not silent in it."""
@@ -149,6 +153,9 @@ class BrokerSession:
         self._since_s = now_s()
         self._why = "it has not answered yet"
         self._refused: tuple[str, ...] = ()
+        self._limits = self._learned = MQTT_DEFAULTS
+        self._too_large = 0  # messages that were not sent
+        self._largest_bytes = 0  # of the packets of this session
         self._ping: tuple[int | None, float] = (None, -math.inf)
         self._checked_s = self._awake_s = -math.inf
         self._rtt_ms: float | None = None
@@ -159,13 +166,13 @@ class BrokerSession:
         client.on_disconnect = self._disconnected
         client.on_subscribe = self._subscribed
         client.on_unsubscribe = self._unsubscribed
+        client.max_inflight_messages_set(1)  # the least that a broker may allow
         if companion is not None:
             client.on_publish = self._published
-            if companion.will is not None:
-                client.will_set(*companion.will, retain=True)
         if settings.tls is not None:
             client.tls_set_context(settings.tls.context())
         self._client = client
+        self._set_will()
         # Made once: paho takes longer to make them than to send a lease.
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
         properties.UserProperty = (topics.SCHEMA_PROPERTY, topics.SCHEMA)
@@ -214,6 +221,7 @@ class BrokerSession:
             rtt_ms=self._rtt_ms if connected else None,
             why="" if connected else self._why,
             refused=self._refused,
+            limits=self._limitations(),
         )
 
     def check(self) -> None:
@@ -246,32 +254,61 @@ class BrokerSession:
             return
         how = topics.DELIVERY[topics.Kind.LEASE]
         topic = topics.topic(self._settings.cluster, lease.node, topics.Kind.LEASE)
-        self._client.publish(topic, encode(lease), how.qos, how.retain, self._lease_properties)
+        self._publish(topic, encode(lease), how, self._lease_properties)
 
     def keep(self, topic: str, payload: bytes, expiry_s: int | None = None, qos: int = 0) -> None:
-        """Publish a message that the broker retains, for `expiry_s` if that is set; an empty one
-        removes what it retains. Without a connection it is dropped. With QoS 1 the log tells when
-        the broker refuses it."""
+        """Publish a message that the broker retains if it can, for `expiry_s` if that is set; an
+        empty one removes what it retains. Without a connection it is dropped. With QoS 1 the log
+        tells when the broker refuses it."""
         if not self._client.is_connected():
             return
-        properties = None
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
         if expiry_s is not None:
-            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
             properties.MessageExpiryInterval = expiry_s
-        self._client.publish(topic, payload, qos, retain=True, properties=properties)
+        self._publish(topic, payload, topics.Delivery(qos, retain=True), properties)
 
     def request_retained(self, nodes: Sequence[str]) -> None:
         """Request the retained messages of these nodes (birth, status) from the broker again."""
         if not self._client.is_connected():
             return  # it sends all retained messages after connecting
-        for start in range(0, len(nodes), _FETCHED_AT_ONCE):
-            kept = [
-                topics.topic(self._settings.cluster, node, kind)
-                for node in nodes[start : start + _FETCHED_AT_ONCE]
-                for kind in _RETAINED
-            ]
+        kept_of = {
+            node: [topics.topic(self._settings.cluster, node, kind) for kind in _RETAINED]
+            for node in nodes
+        }
+        # Each topic has three bytes more in a SUBSCRIBE, and the packet a few.
+        longest = max((3 + len(topic) for kept in kept_of.values() for topic in kept), default=1)
+        fitting = (self._limits.max_packet_bytes - 10) // (len(_RETAINED) * longest)
+        at_once = max(1, min(_FETCHED_AT_ONCE, fitting))
+        for start in range(0, len(nodes), at_once):
+            kept = [topic for node in nodes[start : start + at_once] for topic in kept_of[node]]
+            self._largest_bytes = max(self._largest_bytes, len(kept) * longest)
             self._client.subscribe([(topic, SubscribeOptions(qos=_QOS)) for topic in kept])
             self._client.unsubscribe(kept)  # the other subscriptions deliver later messages
+
+    def _publish(self, topic: str, payload: bytes, how: topics.Delivery, properties: Any) -> None:
+        """Publish as the broker allows it; a packet that it does not take is dropped."""
+        how = self._limits.delivery(how)
+        size_bytes = publish_bytes(topic, payload, how, properties.pack())
+        if size_bytes > self._limits.max_packet_bytes:
+            self._too_large += 1
+            if self._too_large == 1:
+                line = "the broker at %s takes packets of %d bytes; dropped %s, of %d bytes"
+                log.warning(line, self._broker, self._limits.max_packet_bytes, topic, size_bytes)
+            return
+        self._largest_bytes = max(self._largest_bytes, size_bytes)
+        self._client.publish(topic, payload, how.qos, how.retain, properties)
+
+    def _set_will(self) -> None:
+        """Set what the broker publishes when the next session breaks, as it allows it."""
+        if self._companion is not None and self._companion.will is not None:
+            how = self._limits.within(self._learned).delivery(topics.Delivery(0, retain=True))
+            self._client.will_set(*self._companion.will, how.qos, how.retain)
+
+    def _limitations(self) -> tuple[str, ...]:
+        found = self._limits.shortcomings()
+        if self._too_large:
+            found += (f"{self._too_large} messages were larger than it takes",)
+        return found
 
     def _log_down(self, reason: str) -> None:
         self._why = reason
@@ -280,15 +317,29 @@ class BrokerSession:
             line = "no broker at %s (%s); measurements are unknown, retrying"
             log.warning(line, self._broker, reason)
 
-    def _connected(self, client: Client, _: Any, __: Any, reason: ReasonCode, *___: Any) -> None:
+    def _connected(
+        self, client: Client, _: Any, __: Any, reason: ReasonCode, properties: Any
+    ) -> None:
         if reason.is_failure:
             self._is_refused = True
+            self._learned = self._learned.after(reason.value)
+            self._set_will()
             self._log_down(str(reason))
             return
+        client.drop_out_messages()  # paho would send them again, all at once
+        self._limits = BrokerLimits.of(properties).within(self._learned)
+        self._set_will()
+        self._largest_bytes = 0
+        client._keepalive = self._limits.client_keepalive_s(_KEEPALIVE_S)
         self._is_down_logged, self._is_denied_logged, self._has_session = False, False, True
         self._is_left = False
         self._since_s, self._rtt_ms, self._ping = self._now_s(), None, (None, -math.inf)
         log.info("connected to the broker at %s", self._broker)
+        for shortcoming in self._limits.shortcomings():
+            log.warning("the broker at %s: %s", self._broker, shortcoming)
+        if not self._limits.has_wildcards:  # it may end a session that asks for them
+            self._refused = tuple(str(kind) for kind in _KINDS)
+            return
         options = SubscribeOptions(qos=_QOS)
         client.subscribe(
             [(topics.subscription(self._settings.cluster, kind), options) for kind in _KINDS]
@@ -308,9 +359,15 @@ class BrokerSession:
         if self._stopping or is_refused:  # then why is known
             return
         now_s, told = self._now_s(), flags.is_disconnect_packet_from_server
+        if had_session and now_s - self._since_s > _STABLE_S:
+            self._learned = MQTT_DEFAULTS
+        if told:
+            self._learned = self._learned.after(reason.value, 1, self._largest_bytes)
+            self._set_will()
         heard_s = max(self._client.begun_s, self._client.heard_s or -math.inf)
         silent = is_left or now_s - heard_s >= SILENT_S
         lost = f"it did not answer for {SILENT_S:g} s" if silent else "the connection was lost"
+        lost = self._client.unread or lost
         if had_session:  # else an attempt to begin one failed
             self._since_s = now_s
         self._log_down(str(reason) if told else lost)

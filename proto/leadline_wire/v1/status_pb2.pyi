@@ -72,7 +72,7 @@ class ServerCondition(_message.Message):
     def __init__(self, where: _Optional[str] = ..., what: _Optional[str] = ..., since_s: _Optional[float] = ...) -> None: ...
 
 class BrokerCondition(_message.Message):
-    __slots__ = ("address", "connected", "since_s", "heard_age_s", "rtt_ms", "answers", "why", "refused", "accepted", "not_accepted")
+    __slots__ = ("address", "connected", "since_s", "heard_age_s", "rtt_ms", "answers", "why", "refused", "accepted", "not_accepted", "limits")
     class NotAcceptedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class BrokerCondition(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     NOT_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     address: str
     connected: bool
     since_s: float
@@ -100,7 +101,8 @@ class BrokerCondition(_message.Message):
     refused: _containers.RepeatedScalarFieldContainer[str]
     accepted: int
     not_accepted: _containers.ScalarMap[str, int]
-    def __init__(self, address: _Optional[str] = ..., connected: _Optional[bool] = ..., since_s: _Optional[float] = ..., heard_age_s: _Optional[float] = ..., rtt_ms: _Optional[float] = ..., answers: _Optional[bool] = ..., why: _Optional[str] = ..., refused: _Optional[_Iterable[str]] = ..., accepted: _Optional[int] = ..., not_accepted: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    limits: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, address: _Optional[str] = ..., connected: _Optional[bool] = ..., since_s: _Optional[float] = ..., heard_age_s: _Optional[float] = ..., rtt_ms: _Optional[float] = ..., answers: _Optional[bool] = ..., why: _Optional[str] = ..., refused: _Optional[_Iterable[str]] = ..., accepted: _Optional[int] = ..., not_accepted: _Optional[_Mapping[str, int]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ApiServerCondition(_message.Message):
     __slots__ = ("url", "listed", "answered_age_s", "watched_age_s", "failures")

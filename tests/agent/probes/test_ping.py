@@ -1,14 +1,13 @@
 """Ping: the arithmetic, discarded samples, and real echoes over loopback."""
 
-import struct
 import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from leadline_agent.lease import Peer, PingLease, is_unicast
-from leadline_agent.probes import ping
-from leadline_agent.probes.ping import BROKER, ClockSetError, Ping, clock_was_set, echoes, summary
+from leadline_agent.probes.echo import ClockSetError
+from leadline_agent.probes.ping import BROKER, Ping, echoes, summary
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.namespaces import linked_namespace
@@ -34,21 +33,6 @@ def test_an_echo_without_reply_counts_as_sent() -> None:
     assert not summary("pi-2", pb.Rtt.ICMP, [None]).HasField("rtt_ms")
 
 
-@pytest.mark.parametrize(
-    ("wall_s", "steady_s", "expected"),
-    [
-        (0.001, 0.001, False),
-        (0.001_1, 0.001, False),
-        (1.0005, 1.0, False),  # NTP slews by 500 ppm
-        (3600.0, 0.001, True),
-        (-3600.0, 0.001, True),
-        (0.002, 0.001, True),
-    ],
-)
-def test_clocks_that_differ_were_set(wall_s: float, steady_s: float, expected: bool) -> None:
-    assert clock_was_set(wall_s, steady_s) is expected
-
-
 def test_a_sample_during_which_the_clock_was_set_is_discarded() -> None:
     answers: list[Any] = [1.0, ClockSetError(), 3.0]
 
@@ -59,41 +43,6 @@ def test_a_sample_during_which_the_clock_was_set_is_discarded() -> None:
         return float(answer)
 
     assert echoes(PEERS[0], 3, 0, echo) == [1.0, 3.0]
-
-
-def test_a_step_of_the_clock_is_detected_with_ping3(monkeypatch: pytest.MonkeyPatch) -> None:
-    walls = iter([1000.0, 5000.0])
-    monkeypatch.setattr("time.time", lambda: next(walls))
-    monkeypatch.setattr("ping3.ping", lambda *a, **k: 4000.0)
-    with pytest.raises(ClockSetError):
-        ping.echo_ms("127.0.0.1", 0)
-
-
-@pytest.mark.parametrize("answer", [None, False, -1.0, 99.0])
-def test_time_outs_errors_and_forged_times_are_no_reply(
-    monkeypatch: pytest.MonkeyPatch, answer: object
-) -> None:
-    monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
-    assert ping.echo_ms("127.0.0.1", 0) is None
-
-
-@pytest.mark.parametrize(
-    "answer", [-1e308 * 10, 1e308, float("nan"), float("inf")], ids=["-inf", "1e308", "nan", "inf"]
-)
-def test_impossible_times_are_no_reply(monkeypatch: pytest.MonkeyPatch, answer: float) -> None:
-    monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
-    assert ping.echo_ms("127.0.0.1", 0) is None
-
-
-@pytest.mark.parametrize("error", [OverflowError(), struct.error(), IndexError(), KeyError("id")])
-def test_an_exception_of_ping3_is_no_reply(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def trip(*_: object, **__: object) -> float:
-        raise error
-
-    monkeypatch.setattr("ping3.ping", trip)
-    assert ping.echo_ms("127.0.0.1", 0) is None
 
 
 def test_a_round_that_fails_is_tried_again(

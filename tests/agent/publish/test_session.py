@@ -18,6 +18,7 @@ from leadline_agent.publish.connection import (
 )
 from leadline_agent.publish.session import MAX_BACK_OFF_S, MAX_IN_FLIGHT, Session, back_off_s
 from leadline_wire import codec, topics
+from leadline_wire.broker_limits import BrokerLimits
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 BOARD = pb.Birth(hardware_model="Pi", address="10.0.0.1", interval_s=10, probes=["icmp"])
@@ -41,7 +42,7 @@ class FakeConnection(PahoConnection):
         self.sent.append((parsed.kind, codec.decode(parsed, payload, topics.SCHEMA)))
         return len(self.sent)
 
-    def close(self) -> None:
+    def close(self, *, with_will: bool = True) -> None:
         pass
 
     def sequences(self) -> list[int]:
@@ -145,14 +146,19 @@ def test_measurements_of_an_outage_are_sent_in_order_before_the_birth(
     close(session)
 
 
+@pytest.mark.parametrize("allowed", [1, 3, MAX_IN_FLIGHT, 65_535])
 def test_the_number_of_messages_in_flight_is_bounded(
-    open_session: Callable[[], Session], connection: FakeConnection
+    open_session: Callable[[], Session], connection: FakeConnection, allowed: int
 ) -> None:
     session = open_session()
     for _ in range(3 * MAX_IN_FLIGHT):
         session.publish(report())
-    connect(session, connection)
-    assert len(connection.sequences()) == MAX_IN_FLIGHT
+    session.tick(1e9)
+    limits = BrokerLimits(receive_maximum=allowed)
+    session.handle(Connected(connection.attempt, "10.0.0.9", limits))
+    for confirmed in (1, 2):
+        assert len(connection.sent) == min(allowed, MAX_IN_FLIGHT) + confirmed - 1
+        session.handle(Acknowledged(connection.attempt, confirmed, at_s=0.0))
     close(session)
 
 

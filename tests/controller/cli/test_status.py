@@ -159,6 +159,17 @@ async def test_a_silent_broker_is_named_and_no_board_is_online(
     assert "1.2.3, leads; cannot reach the broker" in (await leadline("version")).out
 
 
+async def test_what_the_broker_does_not_allow_is_in_its_line(
+    parts: Parts, leadline: Leadline
+) -> None:
+    limit = "it retains nothing, so all is forgotten"
+    parts.broker = replace(parts.broker, limits=(limit,))
+    outcome = await leadline("status", "-o", "json")
+    assert outcome.code == HEALTHY
+    assert json.loads(outcome.out)["broker"]["limits"] == [limit]
+    assert limit in " ".join((await leadline("status")).out.split())
+
+
 async def test_a_broker_without_a_session_says_why(parts: Parts, leadline: Leadline) -> None:
     parts.broker = replace(parts.broker, connected=False, why="Connection refused", rtt_ms=None)
     code, answer = await told(leadline)
