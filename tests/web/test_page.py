@@ -346,9 +346,7 @@ def test_the_slider_shows_the_past(browser: Browser) -> None:
         page.keyboard.press("Home")
         expect(page.locator("#problem")).to_contain_text("may be incomplete")
         expect(page.locator("#problem")).to_contain_text("not known which boards had a warning")
-        expect(page.locator("#decision-list")).to_have_text(
-            "No earlier decision is kept."
-        )
+        expect(page.locator("#decision-list")).to_have_text("No earlier decision is kept.")
         page.locator("#live").click()
         expect(page.locator("#boards tr", has_text="attic-2")).to_contain_text("66 %")
         expect(page.locator("#problem")).to_be_hidden()
