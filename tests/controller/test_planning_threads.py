@@ -109,7 +109,9 @@ async def test_the_replicas_that_keda_is_told() -> None:
     here = Busy()
     profile = DecisionProfile(Dacs(), here.filters(), Random(1))
     telemetry = TelemetryState(TimesToLive())
-    service = ScalerService(here.state, telemetry, profile, here.clock, lambda _: 1.0)
+    service = ScalerService(
+        here.state, telemetry, profile, here.clock, lambda _counter, _client: 1.0
+    )
     trigger = Trigger("default", {"app": "web"}, "request-rate", "requests_total")
     assert await service.value(trigger) == 1.0
     assert here.came
