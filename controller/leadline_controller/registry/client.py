@@ -33,7 +33,7 @@ from yarl import URL
 
 from leadline_controller import __version__
 from leadline_controller.parsing.addresses import read_address
-from leadline_controller.parsing.proxies import http_proxy_for
+from leadline_controller.parsing.proxies import ProxyError, http_proxy_for
 from leadline_controller.registry.challenges import challenges
 from leadline_controller.registry.manifests import (
     INDEXES,
@@ -66,6 +66,7 @@ _MAX_SCOPES = 8
 _RECEIVE_BYTES = 2**14
 # No connection to the registry, so no other of its images has one.
 _UNREACHED = (
+    ProxyError,
     aiohttp.ClientConnectorError,
     aiohttp.ClientHttpProxyError,
     aiohttp.ConnectionTimeoutError,

@@ -137,7 +137,10 @@ class Registries:
         registry, repository, reference = image
         mirror = self.mirrors.get(registry, self.mirrors.get(_ANY, _Mirror()))
         is_named = registry in self.mirrors or _config_name(registry) in self.configs
-        itself = (_endpoint_url(registry) if is_named else None) or f"https://{_host(registry)}"
+        config = self._config(registry, is_named=is_named)
+        # Plain HTTP on this machine, but not where the file configures TLS, as in containerd.
+        may_be_plain = is_named and config.tls is None and not config.problem
+        itself = (_endpoint_url(registry) if may_be_plain else None) or f"https://{_host(registry)}"
         own = [url for url in mirror.urls if _is_root(url, _host(registry))]
         for url in mirror.urls if own else (*mirror.urls, itself):
             is_mirror = url in mirror.urls

@@ -285,6 +285,10 @@ def test_a_registry_of_this_machine_that_the_file_names_speaks_http(tmp_path: Pa
         image("localhost:5000/web:1")
     )
     assert (endpoint.url, endpoint.is_named) == ("http://localhost:5000", True)
+    for tls in ("insecure_skip_verify: true", "ca_file: /none"):
+        of_tls = rules(tmp_path, f"configs: {{'localhost:5000': {{tls: {{{tls}}}}}}}")
+        (endpoint,) = of_tls.endpoints(image("localhost:5000/web:1"))
+        assert endpoint.url == "https://localhost:5000"
 
 
 def test_a_mirror_with_a_path_does_not_stand_for_the_registry(tmp_path: Path) -> None:
