@@ -38,7 +38,7 @@ LEFT_OUT = {
 NEEDS = {
     "leadline lab sounding": "Missing option '--truth'",
     "leadline lab run": "end it with leadline lab down demo",
-    "leadline lab up --kubelets --kubeconfig ~/.kube/config": "end it with",
+    "leadline lab up --kubelets --kubeconfig ~/.kube/config": "run make kubelets",
     "leadline node raspberrypi-3 --since 6h": "raspberrypi-3",
     "leadline profile --pods app=web": "start a replica on each board",
     f"leadline profile --pods app=web --port 8080 --path /detect --save {SETTINGS}/profiles.json": (
@@ -114,7 +114,8 @@ class Shell:
             program.write_text("#!/bin/sh\nexec cat\n")
             program.chmod(0o755)
         path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environ = {"HOME": str(folder / "home"), "PATH": path, "LEADLINE_ADDRESS": address}
+        home = str(folder / "home")
+        environ = {"HOME": home, "XDG_CACHE_HOME": home, "PATH": path, "LEADLINE_ADDRESS": address}
         self._environ = clean_environ() | environ
 
     def run(self, command: str) -> tuple[int, str, str]:
