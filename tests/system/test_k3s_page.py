@@ -115,9 +115,7 @@ async def test_the_kubeconfig_is_one(folder: Path) -> None:
     authority = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
     assert authority.strip() == (folder / "extender-ca.pem").read_text().strip()
     assert user["user"] == {"token": "secret"}
-    client = await Login(file).open()
-    assert client.configuration.host == "https://127.0.0.1:6443"
-    await client.close()
+    assert (await Login(file).open()).host == "https://127.0.0.1:6443"
     assert (folder / "asked").read_text().split() == ["--kubeconfig", str(file), "get", "nodes"]
 
 
