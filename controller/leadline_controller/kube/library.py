@@ -65,7 +65,7 @@ def _load() -> None:
 _load()
 
 # These would load the whole library before `_load`.
-from kubernetes_asyncio.client import ApiClient, Configuration  # noqa: E402
+from kubernetes_asyncio.client import Configuration  # noqa: E402
 from kubernetes_asyncio.config import (  # noqa: E402
     ConfigException,
     load_incluster_config,
@@ -73,7 +73,6 @@ from kubernetes_asyncio.config import (  # noqa: E402
 )
 
 __all__ = [
-    "ApiClient",
     "ConfigException",
     "Configuration",
     "load_incluster_config",
