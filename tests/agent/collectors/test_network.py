@@ -205,7 +205,7 @@ print(*(each.name for each in NetworkCollector(Path("/sys")).collect().network))
 @pytest.mark.network
 @pytest.mark.parametrize("has_route", [True, False])
 def test_a_board_in_a_namespace_counts_the_link_to_its_switch_alone(has_route: bool) -> None:
-    """With what else a board may have: a bridge, a macvlan, VXLAN, a tap; with a route also a pod."""
+    """With what a board may have beside: bridge, macvlan, VXLAN, tap; with a route also a pod."""
     with linked_namespace() as board:
         a_pod_and_a_route = (
             f"route add default via {board.own_address}",
