@@ -205,15 +205,20 @@ print(*(each.name for each in NetworkCollector(Path("/sys")).collect().network))
 @pytest.mark.network
 @pytest.mark.parametrize("has_route", [True, False])
 def test_a_board_in_a_namespace_counts_the_link_to_its_switch_alone(has_route: bool) -> None:
-    """With what kernels relate in no file of ours: a bridge, a pod, a macvlan, VXLAN, a tap."""
+    """With what a board may have beside: bridge, macvlan, VXLAN, tap; with a route also a pod."""
     with linked_namespace() as board:
+        a_pod_and_a_route = (
+            f"route add default via {board.own_address}",
+            "link add veth1 type veth peer name veth2",
+            "link set veth1 master cni0 up",
+            "link set veth2 up",
+        )
         for command in (
             "link add br0 type bridge",
             "link set eth0 master br0",
             "addr flush dev eth0",
             f"addr add {board.address}/30 dev br0",
             "link set br0 up",
-            *((f"route add default via {board.own_address}",) if has_route else ()),
             "link add link br0 name above type macvlan",
             "link set above up",
             "link add flannel.1 type vxlan id 1 dstport 8472 local 10.0.0.1",
@@ -222,9 +227,7 @@ def test_a_board_in_a_namespace_counts_the_link_to_its_switch_alone(has_route: b
             "link set tailscale0 up",
             "link add cni0 type bridge",
             "link set cni0 up",
-            "link add veth1 type veth peer name veth2",
-            "link set veth1 master cni0 up",
-            "link set veth2 up",
+            *(a_pod_and_a_route if has_route else ()),
         ):
             board.run("ip", *command.split())
         seen = subprocess.run(
