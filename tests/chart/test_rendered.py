@@ -14,6 +14,9 @@ from click.testing import CliRunner
 from leadline_controller.cli.commands.kube import kube
 
 from tests.chart.helm import CHART, RELEASE, HelmError, helm, values_file
+from tests.contracts.harnesses import NOTES
+from tests.kube.api import Api
+from tests.kube.control_plane import ControlPlane
 from tests.kube.daemon import toolchain
 from tests.kube.gobuild import built
 
@@ -124,8 +127,35 @@ def test_the_rights_are_those_that_the_command_prints(
 ) -> None:
     made = rendered(tmp_path, {"settings": settings})
     kinds = {kind for kind, _ in printed("--rescheduling")}
+    del made["ConfigMap", "kube-system/leadline-controller"]  # its settings
     rights = {key: each for key, each in made.items() if key[0] in kinds}
     assert rights == printed(*flags)
+
+
+def test_moves_that_an_earlier_controller_noted_itself_are_left_to_it(
+    plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    """Helm refuses to install what is there already and is not its own."""
+    values = values_file(tmp_path, {"settings": {"rescheduling": {"mode": "manual"}}})
+    flags = ("--dry-run=server", f"--kubeconfig={plane.kubeconfig}", values)
+
+    def notes() -> bool:
+        made = objects(helm("template", *RELEASE, *flags, home=tmp_path))
+        assert ("Role", "kube-system/leadline-rescheduling") in made
+        return ("ConfigMap", "kube-system/leadline-rescheduling") in made
+
+    assert notes()
+    metadata = {"name": "leadline-rescheduling"}
+    api.create(NOTES.rpartition("/")[0], {"metadata": metadata, "data": {"moves": "[]"}})
+    try:
+        assert not notes()
+        meta = "meta.helm.sh/release"
+        release = {f"{meta}-name": "leadline", f"{meta}-namespace": "kube-system"}
+        by_helm = {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": release}
+        api.patch(NOTES, {"metadata": by_helm})
+        assert notes()
+    finally:
+        api.delete(NOTES)
 
 
 def test_a_server_that_others_reach_has_a_service_and_an_open_port(tmp_path: Path) -> None:
