@@ -1,6 +1,7 @@
 """The joined rooms: the extender with and without the scheduler, and the loop that probes."""
 
 import asyncio
+import logging
 import socket
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
@@ -219,6 +220,7 @@ SERVERS: dict[str, Callable[[wiring.Controller, SchedulingProfile], Serving]] = 
 async def test_a_server_whose_port_is_taken_comes_when_it_is_free(
     section: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "leadline_controller.wiring.servers")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         at = f"127.0.0.1:{port}"
@@ -259,6 +261,8 @@ async def test_a_server_whose_port_is_taken_comes_when_it_is_free(
                 await asyncio.sleep(0.01)
             socket.create_connection(("127.0.0.1", port)).close()
             assert await problems(channel) == []
+            assert len([each for each in caplog.messages if "cannot listen" in each]) == 1
+            assert caplog.messages[-1].rstrip("/").endswith(at)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
     assert controller.unserved == {}

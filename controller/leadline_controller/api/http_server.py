@@ -72,7 +72,7 @@ class HttpServer:
         except OSError as error:
             await runner.cleanup()
             self._runner = None
-            why = f": {error.strerror}"
+            why = f": {str(error.strerror).partition(' (while')[0]}"  # where is said already
             raise ListenError(self._section, self._settings.address, why) from None
         self._connections.start(listeners, tls, runner.server)
         return address

@@ -262,8 +262,8 @@ async def _start_later(controller: Controller, section: str, server: _Server, wh
         try:
             await _started(server, what)
         except ServeError as error:  # its certificates may be unreadable by now
-            what = error.what if isinstance(error, ListenError) else str(error)
-            controller.unserved[section] = replace(controller.unserved[section], what=what)
+            why = error.what if isinstance(error, ListenError) else str(error)
+            controller.unserved[section] = replace(controller.unserved[section], what=why)
         else:
             del controller.unserved[section]
             return
