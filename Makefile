@@ -14,14 +14,14 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # Where Ansible finds leadline.edge. It finds its own collections by itself.
 COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
-# One more than there are cores, because many tests wait.
-WORKERS := $(shell echo $$(($$(nproc) + 1)))
+# More than there are cores, because many tests wait.
+WORKERS := $(shell echo $$(($$(nproc) * 2)))
 # For the tests that only compute.
 CORES := $(shell nproc)
 # Hypothesis' profile, of tests/conftest.py: how many examples a test is tried with.
 EXAMPLES := leadline
 PARTS := broker or network or cluster or registry or package or prometheus or browser
-SLOW := $(PARTS) or experiment or rollout or keda or home_assistant or chart
+SLOW := $(PARTS) or slow or experiment or rollout or keda or home_assistant or chart
 TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
 # Without bytecode files, each worker and each process that a test starts compiles everything again:
@@ -67,8 +67,8 @@ test-smoke: env packages control-plane ## Go one way through each real part: bro
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m smoke
 
 # They compute and do not wait, so one worker for each core. Each experiment is one test.
-test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, and simulate for long
-	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal -m "experiment and not ($(PARTS) or rollout $(RUN_BEFORE))"
+test-experiments: env ## Run the papers' experiments in full, compare docs/experiments.md, simulate for long, and the slow unit tests
+	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal -m "(experiment or slow) and not ($(PARTS) or rollout $(RUN_BEFORE))"
 
 test-parts: PACKAGES += $(CONTAINERS) $(BROWSER)
 test-parts: env packages prometheus kubelets ## Run the tests on a real broker, real links, a real API server and real kubelets

@@ -224,6 +224,7 @@ class Steps:
         return run
 
 
+@pytest.mark.slow
 def test_a_power_cut_at_any_step_leaves_what_works_and_the_next_run_repairs(tmp_path: Path) -> None:
     for last in range(1, 100):
         board = Board(tmp_path / str(last))

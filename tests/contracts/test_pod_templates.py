@@ -11,6 +11,7 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
+import pytest
 from leadline_controller.kubeobjects.manifest import PodTemplates, read_pod
 
 from tests.controller.builders import manifest
@@ -62,6 +63,7 @@ def versions(of: Object, random: Random) -> Iterator[Object]:
     yield pod
 
 
+@pytest.mark.slow
 def test_a_template_changes_nothing_of_what_is_read() -> None:
     random, templates, found = Random(1), PodTemplates(), 0
     for case in cases():

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from random import Random
 
 import numpy as np
+import pytest
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import FilterResult, decide
@@ -126,6 +127,7 @@ def _changed_rejections(
         yield "all"
 
 
+@pytest.mark.slow
 def test_every_event_that_changes_a_rejection_is_in_the_filters_queueing_hint() -> None:
     """Each filter's rejection changes in three cases at least; under "all", a pod finds a node."""
     found: Counter[str] = Counter()

@@ -64,6 +64,7 @@ def test_json_has_rows_claims_and_settings(capsys: Capture) -> None:
     assert found["settings"] == {"link": {"value": "1 Mbit/s, a minimum", "source": "paper"}}
 
 
+@pytest.mark.experiment
 @pytest.mark.usefixtures("fakes")
 def test_all_is_a_list_in_a_fixed_order(capsys: Capture) -> None:
     found = json.loads(stdout_of(capsys, "all", "-o", "json", "--seed", "4"))
@@ -118,6 +119,7 @@ def test_a_strategy_joins_the_methods(capsys: Capture, name: str) -> None:
     assert "fake,Table 2,low load,random,,wait_s,,4.5,,False,," in rows
 
 
+@pytest.mark.experiment
 @pytest.mark.usefixtures("fakes")
 def test_plot_writes_figures_and_tables(capsys: Capture, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "plots"

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from textwrap import dedent
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 MAX_MODULES = 20  # of about 860
 
 

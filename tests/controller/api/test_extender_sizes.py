@@ -26,6 +26,7 @@ from tests.controller.scheduling.extender_harness import (
 )
 
 
+@pytest.mark.slow
 async def test_ten_thousand_whole_nodes_while_others_are_answered() -> None:
     """Each as large as a node with fifty images is."""
     count = 10_000

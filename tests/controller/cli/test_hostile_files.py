@@ -64,6 +64,7 @@ def test_a_long_option_is_one_short_line(capsys: Capture, tmp_path: Path, option
     assert len(line) < 1_000
 
 
+@pytest.mark.slow
 def test_mutated_snapshots_end_in_an_exit_code_and_one_line() -> None:
     """In a process of its own, as it forks."""
     attack = (

@@ -8,6 +8,8 @@ import pytest
 from tests.attack import damage, decisions
 from tests.attack.check import Check
 
+pytestmark = pytest.mark.slow
+
 # Looking for an end of it takes seconds.
 LONG = "an endless tree"
 

@@ -28,6 +28,8 @@ from tests.support.memory_cluster import MemoryCluster
 from tests.support.ports import free_port
 from tests.support.processes import frozen
 
+pytestmark = pytest.mark.slow
+
 
 class Worker:
     """tests.controller.decisions.worker as a process."""

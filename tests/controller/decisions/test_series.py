@@ -117,6 +117,7 @@ def test_a_clock_that_is_wrong_for_a_moment_costs_little(jump_s: float) -> None:
     assert len([each for each in found if each.resolution is FINE]) >= 97 - 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_mb", [1, 4])
 def test_series_take_at_most_half_of_the_file_and_leave_decisions_alone(
     max_mb: int, tmp_path: Path
@@ -137,6 +138,7 @@ def test_series_take_at_most_half_of_the_file_and_leave_decisions_alone(
     assert path.stat().st_size < max_mb * MIB
 
 
+@pytest.mark.slow
 def test_a_lowered_limit_deletes_series_before_decisions(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
     database = open_database(path)

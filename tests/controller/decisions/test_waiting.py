@@ -30,6 +30,7 @@ def made(count: int, nodes: int) -> list[Decision]:
     return list(decisions_over(count, nodes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 10, 300])
 def test_a_decision_takes_no_more_memory_than_estimated(nodes: int) -> None:
     made(3, nodes)  # what is allocated once

@@ -88,7 +88,13 @@ def test_a_clustered_network_is_known_within_minutes(count: int, minutes: float,
     assert max(node["pings_per_minute"] for node in document["nodes"]) <= 16 * 6
 
 
-@pytest.mark.parametrize("network", [networks.clustered, *UNCLUSTERED])
+@pytest.mark.parametrize(
+    "network",
+    [
+        networks.clustered,
+        *(pytest.param(each, marks=pytest.mark.experiment) for each in UNCLUSTERED),
+    ],
+)
 @pytest.mark.parametrize("minutes", [0.7, pytest.param(1.5, marks=pytest.mark.experiment)])
 def test_estimates_are_better_than_serfs_from_the_same_samples(
     network: networks.Network, minutes: float

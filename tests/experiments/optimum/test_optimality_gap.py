@@ -19,6 +19,8 @@ from leadline_experiments.kubedsm.simulation import (
 from leadline_experiments.optimum import dacs, kubedsm
 from leadline_experiments.optimum.study import DELAY
 
+pytestmark = pytest.mark.experiment
+
 
 def test_dacs_methods_stay_above_the_optimum_in_both_scenarios() -> None:
     rows = [

@@ -41,6 +41,7 @@ def test_edge_strategies_stay_below_the_optimum() -> None:
     assert all(row.optimum is not None and row.ours <= row.optimum + 1e-9 for row in worth)
 
 
+@pytest.mark.experiment
 @pytest.mark.usefixtures("small")
 def test_a_seed_repeats_all_of_it_and_another_does_not() -> None:
     first, again, other = (study.dacs_rows(seed, lambda _: None) for seed in (3, 3, 4))
@@ -65,7 +66,8 @@ def test_an_optimum_that_was_not_proved_is_none() -> None:
     assert [row.optimum for row in rows] == [None]
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.experiment)])
+@pytest.mark.experiment
+@pytest.mark.parametrize("seed", [0, 1])
 def test_twenty_nodes_and_forty_pods_are_solved_to_the_end(seed: int) -> None:
     view, pods = study.edge_cluster(20, 40, seed)
     least = dacs.best(view, pods, Dacs(), FILTERS)
