@@ -313,7 +313,10 @@ async def nominate_a_pod(scene: Scene) -> None:
 
 
 async def preempt_a_pod(scene: Scene) -> None:
-    await scene.cluster.preempt(scene.pod(), "makes room")
+    made = scene.pod()
+    scene.add("/api/v1/nodes", node(scene.name))
+    await scene.cluster.bind(made, scene.name)
+    await scene.cluster.preempt(made, "makes room")
 
 
 async def resize_a_pod(scene: Scene) -> None:
