@@ -16,6 +16,7 @@ from tests.contracts.harnesses import APPS, NOTES
 from tests.kube.account import ACCOUNT, ADMISSION, POLICY, RBAC, granted, manifests
 from tests.kube.api import MERGE_PATCH, Api, ApiError
 from tests.kube.control_plane import ControlPlane
+from tests.kube.moving import ship_notes
 from tests.kube.objects import Object, pod
 from tests.kube.volumes import SELECTED_NODE, claim, volume
 
@@ -221,6 +222,9 @@ def objects() -> Iterator[tuple[str, Object]]:
 def scenery(account: Path, plane: ControlPlane) -> Iterator[None]:
     admin = Api(plane.kubeconfig)
     made = []
+    ship_notes(admin)
+    with suppress(ApiError):  # of a controller that led in a test before
+        admin.delete(LEASE)
     try:
         for collection, manifest in objects():
             admin.create(collection, manifest)

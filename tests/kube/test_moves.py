@@ -13,7 +13,7 @@ from leadline_controller.rescheduling.plan import PlannedMove
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
-from tests.kube.moving import CONTROLLERS, Moving, Town, moving, town, until
+from tests.kube.moving import CONTROLLERS, NOTES, Moving, Town, moving, town, until
 from tests.kube.played_kubelets import played_kubelets
 
 pytestmark = pytest.mark.cluster
@@ -148,8 +148,7 @@ async def test_nothing_moves_during_a_pause_whoever_wrote_it(
         place.deployment()
         await here.knows(place, ["n1"])
         here.likes[place.node(2)] = 10.0
-        note = {"metadata": {"name": "leadline-rescheduling"}, "data": {"paused": "by kubectl"}}
-        place.api.create("/api/v1/namespaces/kube-system/configmaps", note)
+        place.api.patch(NOTES, {"data": {"paused": "by kubectl"}})
 
         (outcome,) = await here.rescheduler.submit(await here.rescheduler.plan())
         assert (outcome.ending, outcome.why) == ("refused", "rescheduling is paused")

@@ -99,8 +99,6 @@ def scene(pair: ControllerPair) -> Iterator[Scene]:
         played_kubelets(pair.api, "default", lambda _: ready.is_set()),
     ):
         give(pair.api, place.node(1), "6Gi")
-        with suppress(ApiError):  # a town before has taken it away, and the account may not
-            pair.api.create(NOTES.rpartition("/")[0], {"metadata": {"name": NOTES.split("/")[-1]}})
         yield Scene(pair, place, place.deployment(), ready)
         ready.set()
 
