@@ -124,7 +124,7 @@ def test_the_agent_works_alone(board: Environment) -> None:
     report = json.loads(once.stdout)
     assert (report["node"], report["cluster"]) == ("bare", "default")
     assert 0 <= report["cpu"]["busy_percent"] <= 100
-    assert report["cpu"]["cores"] >= 1
+    assert report["cpu"]["load_1m"] >= 0
     assert 0 < report["memory"]["available_bytes"] <= report["memory"]["total_bytes"]
     ran = {run["name"]: run["outcome"] for run in report["collectors"]}
     assert {"cpu", "memory", "disk", "network", "temperature"} <= set(ran)
