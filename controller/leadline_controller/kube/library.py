@@ -64,7 +64,7 @@ def _load() -> None:
 
 _load()
 
-# These would load the whole library before `_load`.
+# Not at the top (E402), because these would load the whole library before `_load`.
 from kubernetes_asyncio.client import Configuration  # noqa: E402
 from kubernetes_asyncio.config import (  # noqa: E402
     ConfigException,
