@@ -1,3 +1,3 @@
 """Leadline's agent: measures one board and reports it over MQTT."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -71,7 +71,7 @@ class RateLimitFilter(logging.Filter):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    asked = _parser().parse_args(arguments)
+    asked = parser().parse_args(arguments)
     _set_up_logging()
     try:
         settings = config.load(asked.config, os.environ)
@@ -93,13 +93,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(1, f"unexpected {type(error).__name__}, please report it: {error}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """What the command takes; its page of the manual is made of it, too."""
+    made = argparse.ArgumentParser(
         prog="leadline-agent",
         description="Measures this board and reports it over MQTT.",
         epilog="Example: leadline-agent once",
     )
-    parser.add_argument(
+    made.add_argument(
         "command",
         nargs="?",
         choices=("run", "once", "forget"),
@@ -107,14 +108,14 @@ def _parser() -> argparse.ArgumentParser:
         help="run (the default); once: print one report as JSON and end; "
         "forget: have the broker forget this node, whose agent has been stopped",
     )
-    parser.add_argument(
+    made.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help=f"settings in TOML (default: {config.DEFAULT_PATH}, if it is there)",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    return parser
+    made.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return made
 
 
 def _set_up_logging() -> None:
@@ -135,6 +136,7 @@ def _on_thread_end(ended: threading.ExceptHookArgs) -> None:
 def _once(settings: config.Settings) -> int:
     import json
 
+    import psutil
     from leadline_wire.v1 import telemetry_pb2 as pb
 
     from leadline_agent.collectors import Collectors
@@ -144,6 +146,8 @@ def _once(settings: config.Settings) -> int:
     collectors.collect()
     time.sleep(SAMPLE_S)
     report = collectors.collect()
+    if cores := psutil.cpu_count():
+        report.cpu.cores = cores  # to the controller, only the birth has them
     shown: dict[str, Any] = {
         "node": settings.node,
         "cluster": settings.cluster,

@@ -61,8 +61,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings. `interval_s` is the time between reports. textfile: for node_exporter, None
-    for none."""
+    """All settings. `interval_s` is the time between reports."""
 
     node: str
     cluster: str
@@ -71,7 +70,8 @@ class Settings:
     buffer_max_bytes: int
     broker: Broker
     probe: Probe
-    textfile: Path | None = None
+    textfile: Path | None = None  # for node_exporter, None for none
+    early_reports: bool = True  # whether one comes before its time when the load jumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,7 @@ _FIELDS: Mapping[str, _Field] = {
     "cluster": _string(_NAME.fullmatch, _NAME_EXPECTED, "default"),
     "state_dir": _path(Path("/var/lib/leadline-agent")),
     "interval_s": _number(1, 3600, " of seconds", 10),
+    "early_reports": _Field(True, "true or false", _flag),
     "buffer.max_bytes": _number(4096, 1 << 30, " of bytes", 1 << 20),
     "broker.host": _string(_HOST.fullmatch, _HOST_EXPECTED, "localhost"),
     "broker.port": _number(1, 65535, " (a TCP port)", None),
@@ -241,6 +242,7 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
         broker=_broker(values, where),
         probe=Probe(**_table(values, "probe.")),
         textfile=values["textfile.path"],
+        early_reports=values["early_reports"],
     )
 
 

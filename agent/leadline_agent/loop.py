@@ -20,7 +20,9 @@ from leadline_agent import __version__, textfile
 from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
 from leadline_agent.collectors.cpu import watch_hindrances
+from leadline_agent.collectors.load import LoadReader, load_of
 from leadline_agent.config import ConfigError, Settings
+from leadline_agent.jumps import WATCH_S, JumpDetector
 from leadline_agent.lease import BandwidthLease, Result
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
@@ -87,20 +89,24 @@ class Agent:
         first_s = random.uniform(*(min(bound, settings.interval_s) for bound in FIRST_REPORT_S))  # noqa: S311 - a jitter, no secret
         self._report = PeriodicTimer(settings.interval_s, now_s + first_s)
         self._flush = PeriodicTimer(FLUSH_S, now_s + FLUSH_S)
+        watches = settings.early_reports and settings.interval_s > WATCH_S
+        self._watch_due_s = now_s + WATCH_S if watches else float("inf")
+        self._load, self._jumps = LoadReader(), JumpDetector()
+        self._interfaces: tuple[str, ...] = ()  # of the last report
+        self._watched_s = self._reported_s = now_s
         period_s = (notify.watchdog_s or float("inf")) / 2
         self._watchdog = PeriodicTimer(period_s, now_s + period_s)
         self._network_s = self._progress_s = now_s  # when the rates of the network began
         self._network_before_test: Sequence[pb.NetworkInterface] = ()
         self._is_ready = False
         self._has_failed = False  # the last tick
-        self._textfile_error = ""  # of the last report
         self._retry_s = now_s
         self._signals: list[signal.Signals] = []
 
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
         own = min(self._report.due_s, self._flush.due_s, self._watchdog.due_s)
-        return max(self._retry_s, min(own, self._session.due_s()))
+        return max(self._retry_s, min(own, self._watch_due_s, self._session.due_s()))
 
     def tick(self, now_s: float) -> None:
         """Do what is due. A failure is logged; the watchdog is fed only after a tick without."""
@@ -110,11 +116,13 @@ class Agent:
                 and not self._has_failed
                 and self._has_progressed(now_s)
             ):
-                self._notify.feed_watchdog()
+                self._notify.send("WATCHDOG=1")
             if self._flush.fire_if_due(now_s):
                 self._session.flush()
             if self._report.fire_if_due(now_s):
                 self._publish_report(now_s)
+            if now_s >= self._watch_due_s:
+                self._watch_load(now_s)
             self._session.tick(now_s)
         except Exception as error:  # noqa: BLE001 - one bad value must not end the agent
             self._has_failed, self._retry_s = True, now_s + RETRY_S
@@ -167,7 +175,18 @@ class Agent:
         LOG.info("reload: node %s: a report every %g s", wanted.node, wanted.interval_s)
         return agent
 
-    def _publish_report(self, now_s: float) -> None:
+    def _watch_load(self, now_s: float) -> None:
+        """Publish a report before its time if the load has jumped and the broker takes it."""
+        before_s, self._watched_s, self._watch_due_s = self._watched_s, now_s, now_s + WATCH_S
+        load = self._load.read(self._interfaces)
+        # A test of our own is not the load of this board's users.
+        if self._probes.has_loaded_since(before_s) or not self._jumps.is_due(load):
+            return
+        nearest_s = min(now_s - self._reported_s, self._report.due_s - now_s)
+        if nearest_s >= LEAST_RATE_S and self._session.is_connected:
+            self._publish_report(now_s, is_early=True)
+
+    def _publish_report(self, now_s: float, *, is_early: bool = False) -> None:
         report = self._collectors.collect()
         if self._probes.has_loaded_since(self._network_s):
             # The packets of our own test are not the load of this board's users.
@@ -179,7 +198,11 @@ class Agent:
             report.collectors.add(
                 name=name, outcome=pb.CollectorRun.FAILED, why="its thread failed and restarts"
             )
-        self._write_textfile(report)
+        self._jumps.reported(load_of(report), is_early=is_early)
+        self._reported_s = now_s
+        self._interfaces = tuple(each.name for each in report.network) or self._interfaces
+        if not is_early:  # which may be on an SD card
+            self._write_textfile(report)
         # Each byte counts over mobile networks: that a collector is well needs no words.
         failed = [run for run in report.collectors if run.outcome == pb.CollectorRun.FAILED]
         report.ClearField("collectors")
@@ -190,7 +213,7 @@ class Agent:
             self._progress_s = now_s
             if not self._is_ready:
                 self._is_ready = True
-                self._notify.ready()
+                self._notify.send("READY=1")
 
     def _write_textfile(self, report: pb.Report) -> None:
         """Write the file for node_exporter, if there is to be one. Reports matter more than it."""
@@ -208,12 +231,7 @@ class Agent:
         try:
             textfile.write(path, textfile.text_of(report, status, time.time()))
         except OSError as error:
-            why = error.strerror or str(error)
-            if why != self._textfile_error:
-                LOG.warning("textfile %s: cannot be written: %s", path, why)
-            self._textfile_error = why
-        else:
-            self._textfile_error = ""
+            LOG.warning("textfile %s: cannot be written: %s", path, error.strerror or error)
 
     def _read_network_before_test(self, now_s: float) -> None:
         """Keep the rates up to a bandwidth test for the next report. Tests may be as frequent as
@@ -277,12 +295,12 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
             if not isinstance(message, signal.Signals):
                 agent.handle(message)
             elif message is signal.SIGHUP:
-                notify.reloading()
+                notify.send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
                 agent = agent.with_new_settings(reload)
-                notify.ready()
+                notify.send("READY=1")
             else:
                 break
         agent.tick(time.monotonic())
-    notify.stopping()
+    notify.send("STOPPING=1")
     agent.close()
     return 0

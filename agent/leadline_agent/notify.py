@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from collections.abc import Mapping
 
 
@@ -16,23 +15,8 @@ class Notifier:
         usec = environ.get("WATCHDOG_USEC", "")
         self.watchdog_s = int(usec) / 1e6 if is_ours and usec.isdigit() else None
 
-    def ready(self) -> None:
-        """The agent is up, or has finished its reload."""
-        self._send("READY=1")
-
-    def reloading(self) -> None:
-        """The agent reloads its settings; `ready` ends the reload."""
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-
-    def stopping(self) -> None:
-        """The agent is shutting down."""
-        self._send("STOPPING=1")
-
-    def feed_watchdog(self) -> None:
-        """Keep systemd's watchdog from restarting the agent."""
-        self._send("WATCHDOG=1")
-
-    def _send(self, state: str) -> None:
+    def send(self, state: str) -> None:
+        """Send a state of sd_notify(3), such as READY=1."""
         if not self._path:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:

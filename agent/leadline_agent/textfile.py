@@ -14,14 +14,14 @@ MODE = 0o644  # node_exporter runs as another user
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The agent beside its report. certificate_ends_s: seconds since 1970, None without TLS."""
+    """The agent beside its report."""
 
     node: str
     version: str
     interval_s: float
     is_connected: bool
     dropped_messages: int
-    certificate_ends_s: float | None = None
+    certificate_ends_s: float | None = None  # seconds since 1970, None without TLS
 
 
 def text_of(report: pb.Report, status: Status, now_s: float) -> str:

@@ -1,3 +1,3 @@
 """Leadline's controller: scores nodes and tells Kubernetes where to bind each pod."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

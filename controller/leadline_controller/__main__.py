@@ -7,10 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
-from leadline_controller import __version__, config, logs
-from leadline_controller.api.settings import ServeError
+from leadline_controller import __version__, logs
 from leadline_controller.framework.options import OptionError
 from leadline_controller.kube.errors import KubeConfigError
+from leadline_controller.serve.settings import ServeError
+from leadline_controller.settings import DEFAULT_PATH, ConfigError, Settings, load
 from leadline_controller.wiring import daemon
 
 _EXAMPLE = "Example: leadline-controller run --config /etc/leadline/controller.toml"
@@ -19,20 +20,12 @@ _LONGEST_ERROR = 800
 
 def main(argv: list[str] | None = None) -> int:
     """Run the controller; 0 after a clean stop, 1 when it failed, 2 on bad usage or settings."""
-    parser = argparse.ArgumentParser(
-        prog="leadline-controller",
-        description="Scores nodes and tells Kubernetes where to bind each pod.",
-        epilog=_EXAMPLE,
-    )
-    parser.add_argument("command", nargs="?", choices=["run"], default="run")
-    parser.add_argument("--config", type=Path, help=f"settings (default {config.DEFAULT_PATH})")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    arguments = parser.parse_args(argv)
+    arguments = parser().parse_args(argv)
     logs.set_up()
     try:
-        settings = config.load(arguments.config)
+        settings = load(arguments.config)
         asyncio.run(_run_until_signal(settings))
-    except (config.ConfigError, OptionError, KubeConfigError) as error:
+    except (ConfigError, OptionError, KubeConfigError) as error:
         return _fail(error, 2)
     except (ServeError, OSError) as error:
         return _fail(error, 1)
@@ -42,7 +35,22 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-async def _run_until_signal(settings: config.Settings) -> None:
+def parser() -> argparse.ArgumentParser:
+    """What the command takes; its page of the manual is made of it, too."""
+    made = argparse.ArgumentParser(
+        prog="leadline-controller",
+        description="Scores nodes and tells Kubernetes where to bind each pod.",
+        epilog=_EXAMPLE,
+    )
+    made.add_argument("command", nargs="?", choices=["run"], default="run", help="the default")
+    made.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"settings in TOML (default: {DEFAULT_PATH})"
+    )
+    made.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return made
+
+
+async def _run_until_signal(settings: Settings) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

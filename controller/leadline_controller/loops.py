@@ -9,10 +9,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from leadline_controller.api.state_publisher import StatePublisher
-from leadline_controller.cluster.images import ImageState
-from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.cluster.node_images import ImageState
+from leadline_controller.cluster.service_profiles import ServiceProfiles, read_profiles
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.ports import (
     Clock,
@@ -22,12 +21,16 @@ from leadline_controller.framework.ports import (
     ImagePull,
     InvalidError,
     Leadership,
+    PodUsage,
+    UsageSource,
 )
+from leadline_controller.history.log import DecisionLog
+from leadline_controller.history.recorder import Recorder
+from leadline_controller.homeassistant.publisher import StatePublisher
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.logs import ErrorLog
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.scheduler import ProbeScheduler
-from leadline_controller.scheduling.service_profiles import ServiceProfiles, read_profiles
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -37,8 +40,10 @@ _PROBE_TICK_S = 0.5
 _ESTIMATE_EVERY_S = 10.0
 _PROFILES_EVERY_S = 10.0
 _PUBLISH_TICK_S = 1.0
+_LEARN_EVERY_S = 1.0
 _SAMPLE_EVERY_S = 10.0  # as often as boards report
 _WARN_EVERY_S = 10.0
+_USAGE_EVERY_S, _USAGE_RAREST_S = 60.0, 900.0
 _WARN_GAP_S = 0.2  # a label misspelt on every node is not a storm of writes
 
 
@@ -48,19 +53,19 @@ async def measure(
     nodes: Callable[[], Mapping[str, Node] | None],
     leadership: Leadership,
     clock: Clock,
-    beat: Callable[[], None],
-    hears: Callable[[], bool] = lambda: True,
+    heartbeat: Callable[[], None],
+    session_runs: Callable[[], bool] = lambda: True,
     fetch: Callable[[Sequence[str]], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """Tell the telemetry which nodes exist, and send what is due while this controller leads,
-    until cancelled. nodes: None while they are not listed. beat: reports a heartbeat of this
-    loop. hears: whether the broker's session runs, without which there is none. fetch: takes the
-    nodes whose retained messages are needed. check: asks whether the broker answers."""
+    until cancelled. nodes: None while they are not listed. heartbeat: reports that this loop runs.
+    session_runs: whether the broker's session does, without which there is no heartbeat. fetch:
+    takes the nodes whose retained messages are needed. check: asks whether the broker answers."""
     led, errors = leadership is SOLE_LEADER, ErrorLog(log)
     while True:
-        if hears():
-            beat()
+        if session_runs():
+            heartbeat()
         leads, now_s = leadership.leads(), clock.now_s()
         try:
             check()
@@ -120,6 +125,19 @@ async def sample(
     finally:
         if leadership.leads():
             history.put_series(sampler.last())
+
+
+async def learn_use(state: ClusterState, telemetry: TelemetryState, clock: Clock) -> None:
+    """Show the boards' reports to the cluster's state, which learns from them what pods use, until
+    cancelled. A decision that comes between does the same."""
+    errors = ErrorLog(log)
+    while True:
+        try:
+            state.look(telemetry, clock.now_s())
+            errors.succeeded()
+        except Exception as error:  # noqa: BLE001  # any error is logged once
+            errors.failed(error, "learning what pods use failed, trying again: %s")
+        await clock.sleep(_LEARN_EVERY_S)
 
 
 async def publish(
@@ -194,7 +212,33 @@ async def follow_pulls(
                 errors.failed(error, "a pull on node %s is not counted: %s", pull.node)
 
 
-async def follow_profiles(profiles: ServiceProfiles, path: Path | None, clock: Clock) -> None:
+async def follow_usage(
+    source: UsageSource,
+    is_listed: Callable[[], bool],
+    use: Callable[[Sequence[PodUsage]], None],
+    clock: Clock,
+) -> None:
+    """Ask the metrics API each minute what pods use, until cancelled. Nothing needs it: where it
+    does not answer, the log says so once, it is asked ever more rarely, and what it said last is
+    forgotten at the second time. is_listed: whether the pods are known."""
+    while not is_listed():
+        await clock.sleep(1.0)
+    failures = 0  # in a row
+    while True:
+        try:
+            use(await source.pod_usage())
+            failures = 0
+        except Exception as error:  # noqa: BLE001  # pods are placed without it too
+            failures += 1
+            if failures == 1:
+                why = str(error) if isinstance(error, ClusterError) else repr(error)
+                log.info("no metrics API tells what pods use, so their requests count: %s", why)
+            elif failures == 2:
+                use(())
+        await clock.sleep(min(_USAGE_EVERY_S * 2 ** min(failures, 4), _USAGE_RAREST_S))
+
+
+async def follow_profiles(state: ClusterState, path: Path | None, clock: Clock) -> None:
     """Use the file of profiles, and use it again when it changes, until cancelled. A file that
     can't be used leaves those before it in force."""
     last, errors = None, ErrorLog(log, logging.WARNING)
@@ -202,13 +246,13 @@ async def follow_profiles(profiles: ServiceProfiles, path: Path | None, clock: C
         try:
             stat = await asyncio.to_thread(path.stat)
             if last != (last := (stat.st_mtime_ns, stat.st_size, stat.st_ino)):
-                profiles.use(await asyncio.to_thread(read_profiles, path))
+                state.use_profiles(ServiceProfiles(await asyncio.to_thread(read_profiles, path)))
                 log.info("%s: profiles of services read", path)
             errors.succeeded()
         except FileNotFoundError:
             if last is not None:
                 last = None
-                profiles.use(())
+                state.use_profiles(ServiceProfiles())
         except (FieldError, OSError) as error:
             errors.failed(str(error), "%s: %s; the profiles before it stay in force", path)
         await clock.sleep(_PROFILES_EVERY_S)

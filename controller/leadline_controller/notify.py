@@ -49,11 +49,11 @@ class Heartbeats:
     def part(self, name: str) -> Callable[[], None]:
         """Begin to expect heartbeats of this loop. Returns the function that reports one."""
 
-        def beat() -> None:
+        def heartbeat() -> None:
             self._last_s[name] = self._now_s()
 
-        beat()
-        return beat
+        heartbeat()
+        return heartbeat
 
     def late(self) -> list[str]:
         """The loops without a heartbeat for LATE_S."""

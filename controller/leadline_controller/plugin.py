@@ -14,6 +14,7 @@ from leadline_controller.framework.cycle import Better as Better
 from leadline_controller.framework.cycle import Filter as Filter
 from leadline_controller.framework.cycle import FilteringStrategy as FilteringStrategy
 from leadline_controller.framework.cycle import FilterResult as FilterResult
+from leadline_controller.framework.cycle import Leeway as Leeway
 from leadline_controller.framework.cycle import Scores as Scores
 from leadline_controller.framework.cycle import Strategy as Strategy
 from leadline_controller.framework.cycle import best as best

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from leadline_wire import codec
 from leadline_wire.topics import Delivery
 
-# The largest packet that MQTT can express, and the largest limit that paho knows.
-MOST_PACKET_BYTES, PAHO_MOST_PACKET_BYTES = 268_435_460, 268_435_455
+MOST_PACKET_BYTES = 268_435_460  # the largest packet that MQTT can express
 # Reason codes with which a broker refuses a connection or a message, or ends a connection.
 RECEIVE_MAXIMUM_EXCEEDED, PACKET_TOO_LARGE, QUOTA_EXCEEDED = 0x93, 0x95, 0x97
 RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
@@ -20,16 +19,13 @@ RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """The defaults are MQTT's. receive_maximum: publishes with QoS 1 or 2 that may be
-    unacknowledged. max_packet_bytes: of a whole packet. keepalive_s: None leaves it to the
-    client."""
+    """The defaults are MQTT's."""
 
-    receive_maximum: int = 65_535
-    max_packet_bytes: int = MOST_PACKET_BYTES
+    receive_maximum: int = 65_535  # publishes with QoS 1 or 2 that may be unacknowledged
+    max_packet_bytes: int = MOST_PACKET_BYTES  # of a whole packet
     max_qos: int = 2
     retains: bool = True
     has_wildcards: bool = True
-    keepalive_s: int | None = None
 
     @classmethod
     def of(cls, properties: object) -> "BrokerLimits":
@@ -41,11 +37,10 @@ class BrokerLimits:
             getattr(properties, "MaximumQoS", default.max_qos),
             bool(getattr(properties, "RetainAvailable", default.retains)),
             bool(getattr(properties, "WildcardSubscriptionAvailable", default.has_wildcards)),
-            getattr(properties, "ServerKeepAlive", default.keepalive_s),
         )
 
     def within(self, other: "BrokerLimits") -> "BrokerLimits":
-        """The narrower of both, but for the keep-alive."""
+        """The narrower of both."""
         return replace(
             self,
             receive_maximum=min(self.receive_maximum, other.receive_maximum),
@@ -73,11 +68,6 @@ class BrokerLimits:
     def delivery(self, how: Delivery) -> Delivery:
         """How a message can be published that would be published so."""
         return replace(how, qos=min(how.qos, self.max_qos), retain=how.retain and self.retains)
-
-    def client_keepalive_s(self, own_s: int) -> int:
-        """A client's keep-alive: its own, or the broker's if that is shorter. A longer one, or
-        none, would hide a dead connection."""
-        return min(own_s, self.keepalive_s or own_s)
 
     def shortcomings(self) -> tuple[str, ...]:
         """What does not work as it would with another broker, each a phrase."""

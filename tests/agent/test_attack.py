@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from tests.attack import agent
-from tests.attack.check import Check
 from tests.attack.iperf3_server import Lie
+from tests.support.check import Check
 
 pytestmark = [pytest.mark.broker, pytest.mark.network]
 

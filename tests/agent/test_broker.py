@@ -3,10 +3,12 @@
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from leadline_wire import topics
@@ -152,6 +154,56 @@ def test_a_killed_agents_messages_are_sent_by_the_next_session(tmp_path: Path) -
         assert numbered(listener)[:2] == [(1, 1), (1, 2)]
         assert numbered(listener) == sorted(numbered(listener))
         assert all(report.timing.HasField("sent_boot_ms") for report in listener.of(Kind.REPORT))
+
+
+@contextmanager
+def played_cpu(folder: Path) -> Iterator[Callable[[float], None]]:
+    """A /proc whose one core is as busy as it is told, per cent, for an agent with this folder in
+    its PYTHONPATH."""
+    (folder / "proc").mkdir()
+    code = f"import psutil; psutil.PROCFS_PATH = {str(folder / 'proc')!r}"
+    (folder / "sitecustomize.py").write_text(code)
+    ended, now = Event(), [0.0]
+
+    def play() -> None:
+        busy = idle = 0.0
+        while not ended.wait(0.1):
+            busy, idle = busy + now[0], idle + 100 - now[0]
+            line = f"cpu {busy:.0f} 0 0 {idle:.0f} 0 0 0 0 0 0\n"
+            (folder / "stat").write_text(line)
+            (folder / "stat").replace(folder / "proc/stat")
+
+    thread = Thread(target=play)
+    thread.start()
+    try:
+        yield lambda percent: now.__setitem__(0, percent)
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_load_that_jumps_is_reported_before_its_time(
+    broker: Broker, listener: Listener, tmp_path: Path
+) -> None:
+    """Rates are over the time since the last report, and numbers go on."""
+    config = agent_config(tmp_path, broker.port, interval_s=30)
+    environ = {"PYTHONPATH": str(tmp_path)}
+    with played_cpu(tmp_path) as play, running_agent(config, environ):
+        play(10.0)
+        listener.wait_for(Kind.REPORT)
+        play(90.0)
+        wait_until(lambda: busy(listener) > 85, "the new load is known", 90)
+        play(10.0)
+        wait_until(lambda: busy(listener) < 15, "it is known that it has ended", 90)
+    reports = listener.of(Kind.REPORT)
+    assert [each.origin.sequence for each in reports] == [*range(2, 2 + len(reports))]
+    measured_ms = [each.timing.measured_boot_ms for each in reports]
+    assert all(later - at >= 1000 for at, later in pairwise(measured_ms))
+    assert measured_ms[1] - measured_ms[0] < 29_000
+
+
+def busy(listener: Listener) -> float:
+    return float(listener.of(Kind.REPORT)[-1].cpu.busy_percent)
 
 
 def buffered(folder: Path) -> int:

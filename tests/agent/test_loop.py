@@ -2,16 +2,23 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from leadline_agent import loop
 from leadline_agent.collectors import Collectors
+from leadline_agent.collectors.load import LoadReader
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
+from leadline_agent.jumps import WATCH_S, Load
 from leadline_agent.lease import BandwidthLease, Peer, Result
-from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer
+from leadline_agent.loop import LEAST_RATE_S, MAX_WAITING, Agent, InboxItem, PeriodicTimer
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
 from leadline_agent.publish.connection import Endpoint, MessageReceived
@@ -73,14 +80,18 @@ class CountingNotifier(Notifier):
         super().__init__({"WATCHDOG_USEC": "1000000"})
         self.fed = 0
 
-    def feed_watchdog(self) -> None:
-        self.fed += 1
+    def send(self, state: str) -> None:
+        self.fed += state == "WATCHDOG=1"
+
+
+def made(folder: Path) -> Settings:
+    broker = Broker("127.0.0.1", free_port(), None)  # where nobody listens
+    return Settings("pi-1", "default", folder, 1, 1 << 20, broker, Probe("", 8, 1 << 28, 5000))
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    broker = Broker("127.0.0.1", free_port(), None)  # where nobody listens
-    return Settings("pi-1", "default", tmp_path, 1, 1 << 20, broker, Probe("", 8, 1 << 28, 5000))
+    return made(tmp_path)
 
 
 @pytest.fixture
@@ -248,6 +259,45 @@ def test_a_report_has_the_traffic_before_a_bandwidth_test_and_none_of_the_test(
     assert reported() == []
     passed(5.0, 100.0)
     assert reported() == [20.0]
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.floats(0.01, 5), st.floats(0, 100), st.booleans()), max_size=60),
+)
+def test_early_reports_are_apart_and_only_for_a_broker_that_listens_and_a_load_of_users(
+    is_on: bool, steps: list[tuple[float, float, bool]]
+) -> None:
+    """steps: until the next tick, s; the load read then, per cent; whether the broker is there and
+    no test of our own runs."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        settings = replace(made(Path(folder)), interval_s=10, early_reports=is_on)
+        agent = Agent(settings, Endpoint.of(settings.broker), SimpleQueue(), Notifier({}))
+        now_s, load, is_quiet = time.monotonic(), 0.0, True
+        reported: list[tuple[float, bool, float]] = []
+
+        def publish(_: Agent, at_s: float, *, is_early: bool = False) -> None:
+            reported.append((at_s, is_early, agent._report.due_s))
+            assert is_quiet or not is_early
+            agent._jumps.reported(Load(load), is_early=is_early)
+            agent._reported_s = at_s
+
+        patch.setattr(Agent, "_publish_report", publish)
+        patch.setattr(Session, "tick", lambda *_: None)
+        # What keeps it from being quiet is the broker if the load is high, else a test.
+        patch.setattr(Session, "is_connected", property(lambda _: is_quiet or load < 50))
+        patch.setattr(Probes, "has_loaded_since", lambda *_: not is_quiet and load < 50)
+        patch.setattr(LoadReader, "read", lambda *_: Load(load))
+        for wait_s, load, is_quiet in steps:  # noqa: B007 - the functions above read them
+            now_s += wait_s
+            agent.tick(now_s)
+            assert not agent._has_failed
+        agent.close()
+    early_s = [at_s for at_s, is_early, _ in reported if is_early]
+    assert is_on or not early_s
+    assert all(later_s - at_s >= WATCH_S for at_s, later_s in pairwise(early_s))
+    for (before_s, _, _), (at_s, is_early, due_s) in pairwise(reported):
+        assert not is_early or min(at_s - before_s, due_s - at_s) >= LEAST_RATE_S
 
 
 def test_a_flood_of_leases_does_not_fill_the_memory(settings: Settings) -> None:

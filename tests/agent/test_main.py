@@ -36,6 +36,7 @@ def test_once_prints_a_report_with_rates_and_needs_no_broker(config: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     assert report["node"] == "pi-1"
     assert 0 <= report["cpu"]["busy_percent"] <= 100
+    assert report["cpu"]["cores"] >= 1
     assert report["memory"]["total_bytes"] > report["memory"]["available_bytes"] > 0
     # An unknown value is null.
     assert list(report["cpu"]) == [field.name for field in pb.Cpu.DESCRIPTOR.fields]

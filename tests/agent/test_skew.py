@@ -10,10 +10,10 @@ from leadline_wire.topics import Kind
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.proto.other_wires import first, from_later
-from tests.proto.test_codec import MESSAGES
 from tests.support.agents import agent_config, listening, running_agent
 from tests.support.mosquitto import mosquitto
 from tests.support.ports import wait_until
+from tests.support.wire_messages import MESSAGES
 
 TOPIC = "leadline/v1/default/pi-1/lease"
 PEER = pb.Peer(node="pi-2", address="127.0.0.1")

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from leadline_dashboards.__main__ import rendered
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.docs.test_metrics_page import controllers_metrics
+from tests.controller.metrics.scraped import controllers_metrics
 from tests.support.dashboards import FOLDER, dashboards, panel_queries, panels
 from tests.support.prometheus import Prometheus, prometheus
 

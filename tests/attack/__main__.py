@@ -7,7 +7,7 @@ attacks with small counts.
 import sys
 from importlib import import_module
 
-PARTS = ("agent", "grpc", "extender", "decisions", "telemetry", "documents", "booted", "soak")
+PARTS = ("agent", "grpc", "extender", "decisions", "telemetry", "documents", "booted")
 
 
 def main(names: list[str]) -> int:

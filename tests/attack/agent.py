@@ -20,12 +20,13 @@ from leadline_wire.topics import Kind
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.attack import icmp_responder
-from tests.attack.check import Check
 from tests.attack.iperf3_server import Lie, hostile_server
 from tests.support.agents import AgentProcess, Listener, agent_config, listening, running_agent
+from tests.support.check import Check
 from tests.support.mosquitto import mosquitto
 from tests.support.namespaces import Namespace, linked_namespace
 from tests.support.ports import free_port
+from tests.support.threads import beside
 
 MAX_BYTES = 30_000_000
 LEASED_BYTES = 1831 * 16 * 1024  # its whole blocks
@@ -209,13 +210,8 @@ def sampled(read: object) -> Iterator[Peak]:
         while not stop.wait(0.02):
             peak.most = max(peak.most, int(read()))
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with beside(watch, done=stop):
         yield peak
-    finally:
-        stop.set()
-        thread.join()
 
 
 def odd_echoes(rounds: int = 30) -> Iterator[Check]:

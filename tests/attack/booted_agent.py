@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from tests.attack.check import Check
 from tests.attack.scene import AGENT, BOARD, Scene, restarted, unharmed, within
 from tests.rollout.listener import KEYS
 from tests.rollout.nspawn_testbed import NETWORK, REPOSITORY
+from tests.support.check import Check
 
 PORT = 5201
 LEASED_BYTES, LEASED_MS, LEASE_TTL_MS = 30_000_000, 2000, 5000

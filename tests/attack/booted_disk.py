@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from tests.attack.check import Check
 from tests.attack.scene import CONTROLLER, MIB, Scene
 from tests.attack.units import TRACEBACK, Limits, Unit
 from tests.kube.objects import pod
 from tests.rollout.nspawn_testbed import NspawnTestbed
-from tests.rollout.test_placement import place_pod
+from tests.rollout.placing import place_pod
+from tests.support.check import Check
 
 FOLDER = f"/var/lib/private/{CONTROLLER}"
 DATABASE = f"{FOLDER}/decisions.db"
@@ -40,17 +40,17 @@ def flipped(bit: int, byte: int | bytes) -> Damage:
 def text_for_number(file: Path) -> None:
     """Words where numbers belong."""
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("UPDATE decisions SET up_s = 'soon', times = 'often'")
+        connection.execute("UPDATE decisions SET up_s = 'soon', record = 17")
         connection.commit()
 
 
 def bomb(file: Path) -> None:
-    """An account of two megabytes that becomes two gigabytes."""
+    """An explanation of two megabytes that becomes two gigabytes."""
     packer = zlib.compressobj(9)
     block = bytes(MIB)
     packed = b"".join(packer.compress(block) for _ in range(BOMB_BYTES // MIB)) + packer.flush()
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("UPDATE decisions SET account = ?", (packed,))
+        connection.execute("UPDATE decisions SET explanation = ?", (packed,))
         connection.commit()
 
 
@@ -61,7 +61,7 @@ DAMAGES: dict[str, Damage] = {
     "bit 3 of the first page's kind flipped": flipped(3, 100),
     "bit 7 of a letter in the schema flipped": flipped(7, b"decisions ("),
     "text where numbers belong": text_for_number,
-    f"accounts that unpack to {BOMB_BYTES / MIB:.0f} MiB": bomb,
+    f"explanations that unpack to {BOMB_BYTES / MIB:.0f} MiB": bomb,
 }
 
 

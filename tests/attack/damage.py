@@ -18,14 +18,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from leadline_controller.decisions.log import PENDING, DecisionLog
-from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.schema import MIGRATIONS
-from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
+from leadline_controller.history.log import PENDING, DecisionLog
+from leadline_controller.history.recorder import Recorder
+from leadline_controller.history.schema import VERSION
+from leadline_controller.history.store import HistorySettings, Store
 
-from tests.controller.decisions.decision_builder import Machine
+from tests.controller.history.decision_builder import Machine
 
 PAGE = 4096
 ROWS = 60
@@ -88,23 +88,25 @@ def statements() -> Iterator[Case]:
     """What a person or a program could have written into the tables."""
     for name, sql in {
         "text for a time": "UPDATE decisions SET up_s = 'soon'",
-        "text for a count": "UPDATE decisions SET times = 'often'",
-        "a count beyond 64 bits": "UPDATE decisions SET times = 1e300",
-        "a count beyond 32 bits": "UPDATE decisions SET times = 9000000000000000000",
+        "text for a count": "UPDATE decisions SET record = json_set(record, '$[7]', 'often')",
+        "a count beyond 64 bits": "UPDATE decisions SET record = json_set(record, '$[7]', 1e300)",
+        "a count beyond 32 bits": "UPDATE decisions SET record = json_set(record, '$[7]', 9e9)",
         "endless times": "UPDATE decisions SET up_s = 9e999, first_up_s = -9e999",
         "a clock out of all reason": "UPDATE boots SET started_unix_s = 1e300",
         "a blob for a pod": "UPDATE decisions SET pod = x'ff00ff'",
-        "a number for a pod": "UPDATE decisions SET pod = 17, uid = 18",
-        "text that is none": "UPDATE decisions SET why = CAST(x'fffe80' AS TEXT)",
-        "text of 20 MB": "UPDATE decisions SET why = hex(zeroblob(10000000)) WHERE id = 5",
-        "text for an account": "UPDATE decisions SET account = 'none'",
-        "deep JSON": "UPDATE rules SET options = replace(hex(zeroblob(30000)), '0', '[')",
-        "JSON that is no object": "UPDATE rules SET options = '[1, 2]'",
-        "half characters": """UPDATE rules SET options = '{"a": "\\ud800", "\\ud800": 1}'""",
-        "a rule that is missing": "DELETE FROM rules",
+        "a number for a pod": "UPDATE decisions SET pod = 17",
+        "text that is none": "UPDATE decisions SET pod = CAST(x'fffe80' AS TEXT)",
+        "text of 20 MB": "UPDATE decisions SET record ="
+        " json_set(record, '$[2]', hex(zeroblob(10000000))) WHERE id = 5",
+        "a number for a record": "UPDATE decisions SET record = 17",
+        "text for an explanation": "UPDATE decisions SET explanation = 'none'",
+        "deep JSON": "UPDATE decisions SET record = replace(hex(zeroblob(30000)), '0', '[')",
+        "JSON that is no array": "UPDATE decisions SET record = '{}'",
+        "half characters": """UPDATE decisions SET record = replace(record, 'xxx', '\\ud800')""",
+        "a boot that is missing": "DELETE FROM boots",
         "no numbers left": "UPDATE decisions SET id = 9223372036854775807 WHERE id = 60",
         "another table": "DROP TABLE boots",
-        "a column less": "ALTER TABLE decisions RENAME COLUMN why TO because",
+        "a column less": "ALTER TABLE decisions RENAME COLUMN record TO because",
         "a trigger": "CREATE TRIGGER t AFTER INSERT ON decisions BEGIN DELETE FROM decisions; END",
         "no version": "PRAGMA user_version = 0",
         "a version below all": "PRAGMA user_version = -2147483648",
@@ -130,7 +132,7 @@ def files(whole: bytes) -> Iterator[Case]:
     yield Case("another's mark", partial(executed, "PRAGMA application_id = 7", fresh=True), right)
     yield Case(
         "a newer Leadline's",
-        partial(executed, f"PRAGMA user_version = {len(MIGRATIONS) + 1}"),
+        partial(executed, f"PRAGMA user_version = {VERSION + 1}"),
         right,
     )
 

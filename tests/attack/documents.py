@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tests.attack.check import Check
 from tests.attack.hostile_pods import pod_checks
 from tests.attack.hostile_snapshots import mutation, seed_documents
 from tests.attack.hostile_texts import numbers_in_toml, snapshots_by_the_thousand, texts
+from tests.support.check import Check
 
 MB = 1 << 20
 TEXT_BYTES = 2 * MB

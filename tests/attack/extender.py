@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from tests.attack.check import Check
+import psutil
+
 from tests.attack.extender_client import Address, Connection
 from tests.attack.extender_mutations import expected_nodes, mutated
 from tests.attack.extender_questions import (
@@ -22,11 +23,12 @@ from tests.attack.extender_questions import (
     of_small_values,
     whole_question,
 )
-from tests.controller.scheduling.extender_harness import args, pod_manifest, wide
+from tests.controller.extender.harness import args, pod_manifest, wide
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.extending import Extending, extending
 from tests.kube.objects import Object, namespace, node, pod
+from tests.support.check import Check
 from tests.support.memory import controller_limit_bytes, limited_memory, peak_bytes
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
@@ -77,11 +79,7 @@ async def passing(address: Address, question: bytes) -> set[str] | None:
     does not answer. Asks again once, as kube-scheduler soon does."""
     for _ in range(2):
         with suppress(OSError, EOFError, TimeoutError):
-            connection = await address.connect()
-            try:
-                _, answer = await connection.post("/filter", question)
-            finally:
-                connection.close()
+            _, answer = await address.ask("/filter", question)
             return names_of(json.loads(answer))
     return None
 
@@ -157,14 +155,10 @@ async def all_at_once(address: Address, question: bytes, count: int) -> list[str
 
     async def ask() -> str:
         try:
-            connection = await address.connect()
-            try:
-                _, answer = await connection.post("/filter", question)
-            finally:
-                connection.close()
-            return str(json.loads(answer)["Error"])
+            _, answer = await address.ask("/filter", question)
         except (OSError, EOFError, TimeoutError) as error:
             return f"no answer: {error!r}"
+        return str(json.loads(answer)["Error"])
 
     return await asyncio.gather(*(ask() for _ in range(count)))
 
@@ -193,8 +187,7 @@ async def slowest_answer_s(address: Address, beside: asyncio.Task[object]) -> fl
 
 def processor_s(pid: int) -> float:
     """What a process has computed so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return sum(psutil.Process(pid).cpu_times()[:2])
 
 
 PODS = "/api/v1/namespaces/attack/pods"
@@ -228,10 +221,8 @@ async def strange_bindings(
         name = f"strange-{certificate}-{cpu}"
         uid = add_pod(api, name, scheduler, cpu)["metadata"]["uid"]
         binding = {"PodName": name, "PodNamespace": "attack", "PodUID": uid, "Node": "tainted"}
-        connection = await address.connect()
         with suppress(OSError, EOFError):
-            await connection.post("/bind", json.dumps(binding).encode())
-        connection.close()
+            await address.ask("/bind", json.dumps(binding).encode())
         tried.append((what, api.get(f"{PODS}/{name}")["spec"].get("nodeName")))
         api.delete(f"{PODS}/{name}")
     return tried
@@ -270,14 +261,9 @@ async def _prioritize_many(address: Address, pid: int, way: str) -> Check:
     question, before = of_labels(31 * MIB), peak_bytes(pid)
     answered = 0
     for number in range(12):
-        connection = await address.connect()
-        try:
-            pod = b'"name": "labels-%d"' % number
-            asked = question.replace(b'"name": "labels"', pod)
-            code, _ = await connection.post("/prioritize", asked)
-            answered += code == 200
-        finally:
-            connection.close()
+        pod = b'"name": "labels-%d"' % number
+        code, _ = await address.ask("/prioritize", question.replace(b'"name": "labels"', pod))
+        answered += code == 200
     peak = peak_bytes(pid) if _is_alive(pid) else 0
     return Check(
         f"12 pods over labels of 31 MiB, one after the other {way}",
@@ -413,13 +399,13 @@ async def _growth(address: Address, pid: int, kind: str) -> tuple[float, float, 
 
 
 def _is_alive(pid: int) -> bool:
-    with suppress(FileNotFoundError):
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:4]
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
 
 
 def _resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+    return int(psutil.Process(pid).memory_info().rss)
 
 
 async def _wait_ready(address: Address) -> None:
@@ -434,8 +420,4 @@ async def _wait_ready(address: Address) -> None:
 
 
 def _context(running: Extending) -> ssl.SSLContext | None:
-    if running.caller is None:
-        return None
-    context = ssl.create_default_context(cafile=running.caller.ca_file)
-    context.load_cert_chain(running.caller.cert_file, running.caller.key_file)
-    return context
+    return None if running.caller is None else running.caller.context()

@@ -29,6 +29,14 @@ class Address:
         """A connection that is ready for requests. Raises OSError."""
         return Connection(*await asyncio.open_connection(self.host, self.port, ssl=self.tls))
 
+    async def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of an answer over a connection of its own. Raises as `post`."""
+        connection = await self.connect()
+        try:
+            return await connection.post(path, body)
+        finally:
+            connection.close()
+
     async def touch(self) -> Connection:
         """A TCP connection that sends nothing, not even a handshake. Raises OSError."""
         return Connection(*await asyncio.open_connection(self.host, self.port))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tests.controller.scheduling.extender_harness import args, pod_manifest, wide
+from tests.controller.extender.harness import args, pod_manifest, wide
 from tests.kube.objects import Object
 
 CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure")

@@ -14,13 +14,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from click import ClickException
-from leadline_controller.api.settings import TlsFiles
 from leadline_controller.cli.client import Endpoint, connected
+from leadline_controller.serve.settings import TlsFiles
 from leadline_wire.v1 import control_pb2 as pb
+
+from tests.support.threads import beside
 
 EVERY_S = 0.5
 # As long as the command line waits, and longer than kube-scheduler does.
@@ -68,16 +71,8 @@ def main(asked: dict[str, Any]) -> None:
             found[name].append((put_s, question(asked)))
             over.wait(EVERY_S)
 
-    threads = [
-        threading.Thread(target=ask, args=("grpc", inspect)),
-        threading.Thread(target=ask, args=("extender", advise)),
-    ]
-    for thread in threads:
-        thread.start()
-    sys.stdin.read()
-    over.set()
-    for thread in threads:
-        thread.join()
+    with beside(partial(ask, "grpc", inspect), partial(ask, "extender", advise), done=over):
+        sys.stdin.read()
     print(json.dumps(found), flush=True)
 
 

@@ -4,20 +4,19 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import decide
+from leadline_controller.framework.cycle import Rule, decide
 from leadline_controller.framework.ports import PodChanged
+from leadline_controller.history.log import PENDING, DecisionLog
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
-from tests.attack.check import Check
 from tests.bench.predicates import HOST, cluster
+from tests.support.check import Check
 
 POD_BYTES = 1_500_000
 NODES = (100, 1_000)
@@ -235,7 +234,7 @@ def _tried(state: ClusterState, telemetry: TelemetryState, text: str) -> Tried:
         start_s = time.thread_time()
         state.apply(PodChanged(pod))
         view = state.view(telemetry, 0.0)
-        decision = decide(view, pod, FILTERS, STRATEGIES["dacs"](), Random(0))
+        decision = decide(view, pod, Rule(STRATEGIES["dacs"](), FILTERS))
         log.add(decision, 0.0, PENDING, {})
         tries_s.append(time.thread_time() - start_s)
     return Tried(read_s, tries_s, decision.why)

@@ -21,21 +21,16 @@ EXCHANGE_RESULTS, DISPLAY_RESULTS = b"\x0d", b"\x0e"
 
 @dataclass(frozen=True)
 class Lie:
-    """What the server does with one client.
+    """What the server does with one client."""
 
-    end_time, received: JSON texts, seconds and bytes. raw: instead of all results. size: the length
-    that it announces for them. restarts: how often it says, during the test, that the test begins
-    now. streams: how many more it has the client open before the test. stall_s: how long it keeps
-    the results back.
-    """
-
+    # JSON texts, seconds and bytes.
     end_time: str = "0.001"
     received: str = "29999104"
-    raw: str | None = None
-    size: int | None = None
-    restarts: int = 0
-    streams: int = 0
-    stall_s: float = 0.0
+    raw: str | None = None  # instead of all results
+    size: int | None = None  # the length that it announces for them
+    restarts: int = 0  # how often it says, during the test, that the test begins now
+    streams: int = 0  # how many more it has the client open before the test
+    stall_s: float = 0.0  # how long it keeps the results back
 
     def results(self) -> bytes:
         """The results as they go over the wire, behind their length."""

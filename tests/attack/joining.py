@@ -8,27 +8,27 @@ import asyncio
 import json
 import logging
 import os
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.config import Settings
-from leadline_controller.decisions.database import Database
-from leadline_controller.decisions.record import Change
-from leadline_controller.decisions.store import HistorySettings
-from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Decision, decide
+from leadline_controller.framework.cycle import Decision, Rule, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import Event, NodeChanged, Relisted
-from leadline_controller.scheduling.batches import Batch
-from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.history.log import PENDING
+from leadline_controller.history.record import Change
+from leadline_controller.history.store import HistorySettings, Store
+from leadline_controller.scheduling.decision_step import DecisionStep
+from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.settings import Settings
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
@@ -42,26 +42,25 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Outcome:
-    """decided: decisions that the scheduler made. kept: those that the file has, each repetition
-    counted. in_detail: rows with their scores and refusals. grown_mib: resident memory at its
-    highest, beyond what the pending pods took before the first node joined. per_s: decisions a
-    second. stop_s: how long stopping took. warnings: lines of the history's log."""
+    """What came of an attack."""
 
-    decided: int
-    kept: int
-    in_detail: int
+    decided: int  # decisions that the scheduler made
+    kept: int  # those that the file has, each repetition counted
+    in_detail: int  # rows with their scores and refusals
+    # Resident memory at its highest, beyond what the pending pods took before the first node
+    # joined.
     grown_mib: float
-    per_s: float
-    stop_s: float
-    warnings: tuple[str, ...]
+    per_s: float  # decisions a second
+    stop_s: float  # how long stopping took
+    warnings: tuple[str, ...]  # lines of the history's log
 
 
-class _Counting(Scheduler):
+class _Counting(DecisionStep):
     decided = 0
 
-    def _decide(self, pod: Pod, batch: Batch | None = None) -> Decision:
+    def record(self, decision: Decision, outcome: str = PENDING) -> None:
         self.decided += 1
-        return super()._decide(pod, batch)
+        super().record(decision, outcome)
 
 
 class _Lines(logging.Handler):
@@ -75,13 +74,13 @@ class _Lines(logging.Handler):
 
 def slow_disk(each_write_s: float) -> None:
     """Have every transaction from now on wait so long for the disk."""
-    write = Database.write
+    write = Store.write
 
-    def slowly(self: Database, changes: Iterable[Change], now: Moment) -> None:
+    def slowly(self: Store, changes: Iterable[Change]) -> int:
         time.sleep(each_write_s)
-        write(self, changes, now)
+        return write(self, changes)
 
-    setattr(Database, "write", slowly)  # noqa: B010  # what the class has is typed
+    setattr(Store, "write", slowly)  # noqa: B010  # what the class has is typed
 
 
 class _Cluster(MemoryCluster):
@@ -101,7 +100,7 @@ def decisions_over(count: int, nodes: int) -> Iterator[Decision]:
         state.apply(NodeChanged(changed))
         pod = Pod("default", f"p{number}", uid=f"u{number}", requests={CPU: 10, PODS: 1})
         view = state.view(telemetry, float(number))
-        yield decide(view, pod, FILTERS, Dacs(), Random(1))
+        yield decide(view, pod, Rule(Dacs(), FILTERS, Random(1)))
 
 
 def _node(number: int) -> Node:
@@ -112,7 +111,7 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
     """Have `nodes` nodes join, one each `every_s` seconds, beside `pods` pending pods, with a
     disk that takes `disk_s` for each transaction."""
     lines = _Lines()
-    logging.getLogger("leadline_controller.decisions").addHandler(lines)
+    logging.getLogger("leadline_controller.history").addHandler(lines)
     cluster = _Cluster()
     for number in range(pods):
         requests = {CPU: 64_000, MEMORY: 2**30, PODS: 1}
@@ -120,14 +119,10 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
     settings = Settings(decisions=HistorySettings(path, max_mb=1024), warm_up_s=0.0)
     controller = Controller(settings, cluster)
     async with controller.storing_decisions():
-        scheduler = _Counting(
-            cluster,
-            controller.state,
-            controller.telemetry,
-            controller.decisions,
-            SchedulingProfile(KubeDefault(), FILTERS, Random(1)),
-            controller.clock,
-        )
+        by = Rule(KubeDefault(), FILTERS, Random(1))
+        parts = (controller.state, controller.telemetry, controller.decisions)
+        step = _Counting(*parts, by, controller.clock)
+        scheduler = Scheduler(cluster, step)
         if disk_s:
             slow_disk(disk_s)
         before_mib = peak_bytes(os.getpid()) / MIB
@@ -136,7 +131,7 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
         for number in range(nodes):
             await asyncio.sleep(every_s)
             cluster.put_node(_node(number))
-        per_s = scheduler.decided / (time.monotonic() - begin_s)
+        per_s = step.decided / (time.monotonic() - begin_s)
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
@@ -145,18 +140,16 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
     grown_mib = peak_bytes(os.getpid()) / MIB - before_mib
     kept, in_detail = _kept(path)
     return Outcome(
-        *(scheduler.decided, kept, in_detail, round(grown_mib, 1)),
+        *(step.decided, kept, in_detail, round(grown_mib, 1)),
         *(round(per_s, 1), round(stop_s, 2), tuple(lines.lines)),
     )
 
 
 def _kept(path: Path) -> tuple[int, int]:
-    database = Database(path, 1024 * MIB, float("inf"))
-    try:
-        counts = [(row.times, len(row.explanation) > 0) for row in database.all()]
-    finally:
-        database.close()
-    return sum(times for times, _ in counts), sum(detailed for _, detailed in counts)
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "SELECT sum(record ->> 7), sum(length(explanation) > 0) FROM decisions"
+        times, detailed = connection.execute(sql).fetchone()
+    return times, detailed
 
 
 if __name__ == "__main__":

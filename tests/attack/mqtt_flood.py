@@ -1,27 +1,22 @@
-"""Publishers for attacks: mutated messages as fast as a broker takes them, and honest boards."""
+"""Publishers for attacks: mutated messages as fast as a broker takes them."""
 
 from __future__ import annotations
 
 import os
 import random
 import socket
-import struct
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import get_context
-from multiprocessing.synchronize import Event
 from typing import Any
 
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
-from paho.mqtt.client import Client, MQTTv5
-from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.controller.telemetry.board_builder import BoardMessages
 from tests.controller.telemetry.wire_client import properties_of
 from tests.support.mosquitto import Broker
+from tests.support.mqtt_packets import connect, length, packet, text
 
 CONTEXT = get_context("spawn")
 MALLORY = "mallory"  # the attackers' own board, a node of the cluster
@@ -115,13 +110,13 @@ def births(cluster: str, nodes: Mapping[str, str]) -> Iterator[Publication]:
 def pour(broker: Broker, publications: Iterator[Publication], name: str) -> None:
     """Publish all of them over one connection, as fast as the broker reads, and wait for it."""
     with socket.create_connection((broker.host, broker.port), timeout=120) as connection:
-        connection.sendall(_packet(0x10, b"\x00\x04MQTT\x05\x02\x00\x00\x00" + _text(name)))
+        connection.sendall(connect(name))
         while chunk := b"".join(
-            _packet(0x30, _text(topic) + properties + payload)
+            packet(0x30, text(topic) + properties + payload)
             for topic, properties, payload in islice(publications, _AT_ONCE)
         ):
             connection.sendall(chunk)
-        connection.sendall(_packet(0xC0, b""))  # is answered when all before it was read
+        connection.sendall(packet(0xC0, b""))  # is answered when all before it was read
         tail = b""
         while not tail.endswith(b"\xd0\x00"):
             data = connection.recv(1 << 16)
@@ -136,69 +131,6 @@ def pour_mutated(broker: Broker, cluster: str, seed: int, count: int) -> None:
     pour(broker, mutated(cluster, seed, count), f"attacker-{seed}")
 
 
-def _packet(header: int, body: bytes) -> bytes:
-    return bytes([header]) + _length(len(body)) + body
-
-
 def _user_property(name: str, value: str) -> bytes:
-    packed = b"\x26" + _text(name) + _text(value)
-    return _length(len(packed)) + packed
-
-
-def _length(count: int) -> bytes:
-    digits = bytearray()
-    while True:
-        count, low = divmod(count, 128)
-        digits.append(low | 0x80 if count else low)
-        if not count:
-            return bytes(digits)
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack("!H", len(encoded)) + encoded
-
-
-@contextmanager
-def honest_boards(
-    broker: Broker, cluster: str, nodes: Mapping[str, str], every_s: float = 1.0
-) -> Iterator[None]:
-    """Each of these nodes (name -> address) is born and reports regularly while this lasts."""
-    stop = CONTEXT.Event()
-    arguments = (broker, cluster, dict(nodes), every_s, stop)
-    process = CONTEXT.Process(target=_report_until, args=arguments, daemon=True)
-    process.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        process.join(20)
-        process.terminate()
-        process.join()
-
-
-def _report_until(
-    broker: Broker, cluster: str, nodes: dict[str, str], every_s: float, stop: Event
-) -> None:
-    client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
-    client.max_inflight_messages_set(1000)
-    client.connect(broker.host, broker.port)
-    client.loop_start()
-    boards = [BoardMessages(name, cluster) for name in nodes]
-    for board in boards:
-        _publish(client, board, board.status(online=True))
-        _publish(client, board, board.birth(address=nodes[board.node]))
-    begin_s, turn = time.monotonic(), 0
-    while not stop.wait(max(0.0, begin_s + every_s * turn - time.monotonic())):
-        turn += 1
-        for board in boards:
-            _publish(client, board, board.report(cpu=pb.Cpu(busy_percent=12.5, load_1m=0.5)))
-    client.disconnect()
-    client.loop_stop()
-
-
-def _publish(client: Client, board: BoardMessages, message: codec.TelemetryMessage) -> None:
-    kind = codec.kind_of(message)
-    how = topics.DELIVERY[kind]
-    payload = codec.encode(message)
-    client.publish(board.topic(kind), payload, how.qos, how.retain, properties_of(how))
+    packed = b"\x26" + text(name) + text(value)
+    return length(len(packed)) + packed

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.attack.check import Check
 from tests.attack.units import TRACEBACK, Limits, Mark, Unit
-from tests.rollout import bundles, images, nspawn_testbed
+from tests.rollout import board_images, bundles, nspawn_testbed
 from tests.rollout.k3s import k3s_server
 from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import ADDRESSES, SERVER, NspawnTestbed
 from tests.support.certificates import Authority
+from tests.support.check import Check
 
 INTRUDER = Path(__file__).with_name("intruder.py")
 BOARD = "pi-1"
-KINDS = {SERVER: images.DEBIAN_12, BOARD: images.DEBIAN_12}
+KINDS = {SERVER: board_images.DEBIAN_12, BOARD: board_images.DEBIAN_12}
 CONTROLLER, AGENT = "leadline-controller", "leadline-agent"
 GRPC_PORT, EXTENDER_PORT = 25505, 25506
 CREDENTIALS = f"/run/credentials/{CONTROLLER}.service"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import statistics
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +25,25 @@ from leadline_wire.v1 import telemetry_pb2 as wire
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.attack.check import Check
-from tests.attack.mqtt_flood import CONTEXT, MALLORY, births, honest_boards, pour, pour_mutated
+from tests.attack.mqtt_flood import CONTEXT, MALLORY, births, pour, pour_mutated
 from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
-from tests.controller.telemetry.test_session import RunningSession, listening
+from tests.controller.telemetry.running_session import RunningSession, listening
 from tests.controller.telemetry.wire_client import WireClient, connected
 from tests.kube.api import Api
 from tests.kube.control_plane import control_plane
 from tests.kube.objects import node
+from tests.support.boards import Pace, reporting
 from tests.support.broker_role import controller_of, role_broker
 from tests.support.certificates import Authority, Certificate
+from tests.support.check import Check
 from tests.support.mosquitto import Broker, mosquitto
 from tests.support.ports import free_port, wait_until
+from tests.support.processes import waited_for
+from tests.support.threads import beside
 from tests.system.daemons import Daemon, clean_environ
 
 _REPOSITORY = Path(__file__).parents[2]
+HONEST = Pace(report_s=1.0, life_s=inf, rtt_every=0)
 
 
 class Controller:
@@ -100,11 +104,7 @@ def controller(broker: Broker, nodes: Mapping[str, str], **limits: object) -> It
         yield started
     finally:
         process.stdin.close()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        waited_for(process, 30)
         process.stdout.close()
 
 
@@ -439,22 +439,15 @@ def _stolen_id(broker: Broker, authority: Authority, reports: int) -> Check:
         ]
         client = running.enter_context(connected(broker, tls=authority.client("pi-1")))
         for each in ears:
-            wait_until(partial(_hears, each, client, honest), "the controller hears", 20)
+            wait_until(partial(_is_received, each, client, honest), "a report is received", 20)
         time.sleep(0.5)
         before = [each.state.accepted for each in ears]
         stop = threading.Event()
-        thieves = [
-            threading.Thread(target=_steal, args=(broker, thief, client_id, stop))
-            for client_id in stolen
-        ]
-        for thread in thieves:
-            thread.start()
-        for _ in range(reports):
-            client.send(honest, honest.report())
-            time.sleep(0.02)
-        stop.set()
-        for thread in thieves:
-            thread.join()
+        thieves = [partial(_steal, broker, thief, client_id, stop) for client_id in stolen]
+        with beside(*thieves, done=stop):
+            for _ in range(reports):
+                client.send(honest, honest.report())
+                time.sleep(0.02)
         with suppress(TimeoutError):
             wait_until(
                 lambda: all(
@@ -478,7 +471,7 @@ def _tls(authority: Authority, name: str) -> BrokerTls:
     return BrokerTls(made.ca_file, made.cert_file, made.key_file)
 
 
-def _hears(ears: RunningSession, client: WireClient, board: BoardMessages) -> bool:
+def _is_received(ears: RunningSession, client: WireClient, board: BoardMessages) -> bool:
     client.send(board, board.report())
     return ears.state.accepted > 0
 
@@ -486,9 +479,7 @@ def _hears(ears: RunningSession, client: WireClient, board: BoardMessages) -> bo
 def _steal(broker: Broker, own: Certificate, client_id: str, stop: threading.Event) -> None:
     while not stop.is_set():
         thief = Client(CallbackAPIVersion.VERSION2, client_id, protocol=MQTTv5)
-        context = ssl.create_default_context(cafile=str(own.ca_file))
-        context.load_cert_chain(str(own.cert_file), str(own.key_file))
-        thief.tls_set_context(context)
+        thief.tls_set_context(own.context())
         with suppress(OSError):
             thief.connect(broker.host, broker.port)
             thief.loop(0.2)
@@ -506,7 +497,7 @@ def phantoms(count: int, honest: int, timeout_s: float = 60.0) -> list[Check]:
         before = attacked.status()
         pour(broker, births(CLUSTER, invented), "inventor")
         _quiet(attacked)
-        with honest_boards(broker, CLUSTER, nodes):
+        with reporting(broker, nodes, HONEST, CLUSTER):
             with suppress(TimeoutError):
                 wait_until(lambda: _heard(attacked, nodes) == honest, "all are heard", timeout_s)
             attacked.status()
@@ -567,7 +558,7 @@ def flood(messages: int, honest: int, attackers: int = 2) -> list[Check]:
         running.callback(daemon.stop)
         daemon.start()
         stub = control_pb2_grpc.InspectionStub(grpc.insecure_channel(address))
-        with honest_boards(broker, CLUSTER, nodes):
+        with reporting(broker, nodes, HONEST, CLUSTER):
             wait_until(lambda: _online(stub, nodes) == honest, "all boards are online", 180)
             lost = _lost(stub, nodes)
             assert daemon.pid is not None

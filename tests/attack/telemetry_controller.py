@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psutil
-from leadline_controller.api.settings import ServeSettings
-from leadline_controller.config import Settings
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.probing.planning import ProbeLimits
-from leadline_controller.wiring import Controller, servers
+from leadline_controller.serve.settings import GrpcSettings
+from leadline_controller.settings import Settings
+from leadline_controller.wiring import Controller, Servers, running
 
+from tests.kube.objects import node
+from tests.support.memory import peak_bytes
 from tests.support.memory_cluster import MemoryCluster
 
 _TICK_S = 0.02
@@ -49,13 +51,6 @@ class Stalls:
         return stalls
 
 
-def _most_mb() -> float:
-    """The highest resident memory of this process. getrusage also counts what its parent had when
-    it started this one."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
-
-
 async def main() -> None:
     """Run until standard input ends."""
     reader = asyncio.StreamReader(limit=1 << 24)
@@ -63,36 +58,24 @@ async def main() -> None:
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
     asked: dict[str, Any] = json.loads(await reader.readline())
-    nodes = [
-        read_node(
-            {
-                "metadata": {"name": name},
-                "status": {
-                    "allocatable": {"cpu": "4", "memory": "4Gi", "pods": "110"},
-                    "conditions": [{"type": "Ready", "status": "True"}],
-                    "addresses": [{"type": "InternalIP", "address": address}],
-                },
-            }
-        )
-        for name, address in asked["nodes"].items()
-    ]
+    nodes = [read_node(node(name, address=address)) for name, address in asked["nodes"].items()]
     settings = Settings(
         cluster=asked["cluster"],
         broker_host=asked["host"],
         broker_port=asked["port"],
         limits=replace(ProbeLimits(), **asked.get("limits", {})),
-        serve=ServeSettings(asked["grpc"]),
+        serve=GrpcSettings(asked["grpc"]),
     )
     controller, stalls = Controller(settings, MemoryCluster(nodes)), Stalls()
     following = asyncio.create_task(controller.follow())
     watching = asyncio.create_task(stalls.watch())
-    async with controller.probing(), servers.grpc(controller, "attacked"):
+    async with running(controller.measure()), Servers(controller).serving():
         print(json.dumps({"ready": True}), flush=True)
         while await reader.readline():
             status = {
                 **stalls.take(),
                 "rss_mb": psutil.Process().memory_info().rss / 1e6,
-                "most_mb": _most_mb(),
+                "most_mb": peak_bytes(os.getpid()) / 1e6,
                 "refused": dict(controller.telemetry.refused),
                 "accepted": controller.telemetry.accepted,
             }

@@ -10,6 +10,7 @@ from statistics import median
 import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchPlan, Running, decide_batch
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.strategies.kubedsm import KubeDsm
@@ -76,7 +77,7 @@ def milliseconds(batch: Callable[[], BatchPlan]) -> tuple[float, str]:
 def _batch(
     view: ClusterView, pods: Sequence[Pod], running: Sequence[Running], strategy: KubeDsm
 ) -> Callable[[], BatchPlan]:
-    return lambda: decide_batch(view, pods, running, FILTERS, strategy, Random(0))[1]
+    return lambda: decide_batch(view, pods, running, Rule(strategy, FILTERS))[1]
 
 
 def enumeration_seconds(pods: Sequence[Pod], nodes: int) -> float:

@@ -8,7 +8,6 @@ from the moment that a pod is created until the watch shows where it is.
 import asyncio
 import gc
 import json
-import ssl
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -44,7 +43,7 @@ SOLE_LEADER = "kube-scheduler alone"
 ROUNDS = 2
 LIFTED = 10_000
 PATH = "/api/v1/namespaces/default/pods"
-Running = Callable[[], AbstractContextManager[Daemon]]
+Started = Callable[[], AbstractContextManager[Daemon]]
 WAYS = {
     "extender": (),
     "extender, binding too": ("--bind",),
@@ -86,7 +85,7 @@ async def bindings(plane: ControlPlane) -> AsyncIterator["asyncio.Queue[tuple[st
         await asyncio.gather(watching, return_exceptions=True)
 
 
-async def waits_ms(plane: ControlPlane, running: Running, prefix: str) -> list[float]:
+async def waits_ms(plane: ControlPlane, running: Started, prefix: str) -> list[float]:
     """The waiting time of each pod under the scheduler that `running` starts."""
     api = BulkApi(plane.kubeconfig)
     waits = []
@@ -115,11 +114,11 @@ def row(what: str, waits: Sequence[float], alone: Sequence[float]) -> str:
 def answers_ms(extended: Extending) -> dict[str, list[float]]:
     """The duration of each answer on an idle machine, for kube-scheduler's requests."""
     assert extended.caller is not None
-    shown = ssl.create_default_context(cafile=extended.caller.ca_file)
-    shown.load_cert_chain(extended.caller.cert_file, extended.caller.key_file)
     names = [f"n{i:04}" for i in range(ASKED)]
     took: dict[str, list[float]] = {"filter": [], "prioritize": []}
-    with closing(HTTPSConnection(extended.address, context=shown)) as connection:
+    with closing(
+        HTTPSConnection(extended.address, context=extended.caller.context())
+    ) as connection:
         for number in range(WARM_UP + PODS):
             made = pod(f"asked-{number}", cpu="1m", scheduler="default-scheduler")
             made["metadata"] |= {"namespace": "default", "uid": f"uid-{number}"}
@@ -140,7 +139,7 @@ async def measure() -> dict[str, list[float]]:
     with extender_cluster() as (plane, extended):
         found |= answers_ms(extended)
         limits = {"qps": LIFTED, "burst": LIFTED}
-        ways: dict[str, Running] = {
+        ways: dict[str, Started] = {
             SOLE_LEADER: partial(kube_scheduler, plane, qps=LIFTED, burst=LIFTED)
         }
         for name, options in WAYS.items():

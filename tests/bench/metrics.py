@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from leadline_controller.api.instruments import Instruments
-from leadline_controller.api.metrics import MetricsReader, MetricsSource
-from leadline_controller.api.settings import MetricsSettings
 from leadline_controller.framework.ports import Relisted
-from leadline_controller.probing.scheduler import BudgetReading
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.metrics.instruments import Instruments
+from leadline_controller.metrics.reader import MetricsReader, MetricsSource
+from leadline_controller.probing.scheduler import ProbingStatus
+from leadline_controller.serve.settings import MetricsSettings
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import decode
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.state import Agent
@@ -22,8 +22,8 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.bench.boards import report
-from tests.controller.api.api_harness import ControllerHarness, account, node
+from tests.controller.inspect.harness import ControllerHarness, account, node
+from tests.support.boards import report
 
 BOARDS, PEERS, ROUNDS = 1000, 16, 5
 INTERVAL_S = 15.0
@@ -87,6 +87,6 @@ def source(boards: int) -> MetricsSource:
         test = BandwidthTest(name, peers[0], random.uniform(5.0, 940.0), 1.0, harness.now_s)
         harness.telemetry.bandwidth(test)
     harness.telemetry.estimate_rtts(harness.now_s)
-    harness.budget = BudgetReading(nodes=tuple(account(name) for name in names))
+    harness.budget = ProbingStatus(nodes=tuple(account(name) for name in names))
     settings = MetricsSettings("127.0.0.1:0")
     return MetricsSource(harness.source, Instruments(), settings, anchors=names[:1])

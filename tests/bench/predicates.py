@@ -14,12 +14,12 @@ from typing import Any
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cluster_objects import ClusterObject
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
-from leadline_controller.framework.resources import Resource
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
-from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 SIZES = (1000, 5000)
@@ -53,7 +53,7 @@ def _claiming(name: str) -> dict[str, Any]:
     return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
 
 
-def _storage(size: int) -> list[Resource]:
+def _storage(size: int) -> list[ClusterObject]:
     """Two storage classes that wait for the first consumer. One provisions volumes, the other has
     one volume on each node."""
     later = {"volumeBindingMode": "WaitForFirstConsumer"}

@@ -7,11 +7,12 @@ from statistics import median
 from typing import Any
 
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import filtered
+from leadline_controller.framework.cluster_objects import DisruptionBudget
+from leadline_controller.framework.cycle import Rule, filtered
 from leadline_controller.framework.preemption import best_candidates, find_candidates
-from leadline_controller.framework.resources import DisruptionBudget
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.strategies.kube_default import KubeDefault
 
 from tests.controller.builders import manifest, node, view
 
@@ -66,7 +67,12 @@ def main() -> None:
             for run in range(RUNS):
                 begun_s = time.perf_counter()
                 found = find_candidates(
-                    full, wanted, FILTERS, results, placed, budgets, Random(run)
+                    full,
+                    wanted,
+                    Rule(KubeDefault(), FILTERS, Random(run)),
+                    results,
+                    placed,
+                    budgets,
                 )
                 best_candidates(found)
                 took_ms.append(1000 * (time.perf_counter() - begun_s))

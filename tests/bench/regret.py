@@ -14,12 +14,12 @@ from leadline_controller.framework.model import CPU, MEMORY, Link, Node
 from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.view import ClusterView, Floats, LinkTable, NodeMetrics
 from leadline_controller.kubeobjects.manifest import read_pod
-from leadline_controller.probing.sounding import Sounding
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.response_time import ResponseTime
+from leadline_lab.sounding.simulation import Sounding
 
 from tests.bench.sounding import SIZES, recorded
-from tests.controller.probing import networks
+from tests.lab.sounding import networks
 
 RING_PEERS = 5
 # alpha and lambda: without them DACS weighs processing, and prefers large nodes within 50 ms.
@@ -58,12 +58,12 @@ def ratio(strategy: Strategy, run: Sounding, links: LinkTable | None = None) -> 
     is known, by default what this run believes."""
     table = table_of(run)
     links = run.telemetry.link_table(table, run.now_s) if links is None else links
-    return mean_rtt_ms(strategy, table, links, run.truth.rtt_ms) / best_ms(run.truth.rtt_ms)
+    return mean_rtt_ms(strategy, table, links, run.network.rtt_ms) / best_ms(run.network.rtt_ms)
 
 
 def table_of(run: Sounding) -> NodeTable:
     """The boards of the run, all alike."""
-    return NodeTable([Node(name, {CPU: 4000, MEMORY: 1 << 33}) for name in run.truth.names])
+    return NodeTable([Node(name, {CPU: 4000, MEMORY: 1 << 33}) for name in run.network.names])
 
 
 def best_ms(true: Floats) -> float:
@@ -79,7 +79,7 @@ def rows(count: int) -> dict[str, list[float]]:
     found: dict[str, list[list[float]]] = {name: [] for name in STRATEGIES}
     for seed in range(1, SEEDS[count] + 1):
         run = recorded(networks.clustered, count, SIZES[count], seed)
-        true, names = run.truth.rtt_ms, run.truth.names
+        true, names = run.network.rtt_ms, run.network.names
         ring = [
             Link(names[at], names[(at + step) % count], float(true[at, (at + step) % count]))
             for at in range(count)

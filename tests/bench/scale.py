@@ -29,20 +29,21 @@ from typing import Any
 import numpy as np
 import psutil
 from leadline_agent.publish.session import Encoder
-from leadline_controller.config import Settings
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node
-from leadline_controller.telemetry.reader import PublishProperties, ReadingClient
+from leadline_controller.settings import Settings
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.wiring import Controller, running
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
+from paho.mqtt.client import Client, MQTTMessage, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.bench.boards import birth_of_a_pi, report
-from tests.bench.ingest import _packet, _text, send_all
 from tests.controller.telemetry.wire_client import properties_of
+from tests.support.boards import address_of, birth_of_a_pi, report
 from tests.support.memory import peak_bytes
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mosquitto import Broker, mosquitto
+from tests.support.mqtt_packets import connect, packet, send_all, text
 
 CLUSTER = "home"
 SIZES = (100, 1_000, 3_000, 10_000)
@@ -125,14 +126,15 @@ class _Boards:
 
     def play(self) -> None:
         with socket.create_connection((self._broker.host, self._broker.port)) as connection:
-            connection.sendall(_packet(0x10, b"\x00\x04MQTT\x05\x02\x00\x00\x00" + _text("boards")))
+            connection.sendall(connect("boards"))
             time.sleep(0.5)
             connection.setblocking(False)
             for start in range(0, len(self._names), 100):
                 born = (self._birth(at) for at in range(start, min(start + 100, len(self._names))))
                 send_all(connection, b"".join(born))
                 time.sleep(0.02)
-            leases = ReadingClient("boards-leases", self._lease, 1 << 20)
+            leases = Client(CallbackAPIVersion.VERSION2, "boards-leases", protocol=MQTTv5)
+            leases.on_message = self._lease
             leases.on_connect = lambda client, *_: client.subscribe(
                 topics.subscription(CLUSTER, topics.Kind.LEASE), 0
             )
@@ -164,7 +166,7 @@ class _Boards:
 
     def _birth(self, at: int) -> bytes:
         name = self._names[at]
-        birth = birth_of_a_pi(address(at), 10, _boot_ms())
+        birth = birth_of_a_pi(address_of(at), 10, _boot_ms())
         encoder = self._encoders[name]
         return self._packet(topics.Kind.BIRTH, *encoder.sample(birth)) + self._packet(
             topics.Kind.STATUS, *encoder.status(online=True)
@@ -190,8 +192,8 @@ class _Boards:
         message = pb.RttReport(timing=pb.Timing(measured_boot_ms=_boot_ms()), peers=rtts)
         return self._packet(topics.Kind.RTT, *self._encoders[node].sample(message))
 
-    def _lease(self, topic: str, payload: bytes, _: PublishProperties, __: bool) -> None:
-        lease = pb.Lease.FromString(payload)
+    def _lease(self, _: Client, __: Any, message: MQTTMessage) -> None:
+        lease = pb.Lease.FromString(bytes(message.payload))
         if lease.HasField("ping"):
             self._peers[lease.node] = [peer.node for peer in lease.ping.peers]
         else:
@@ -217,12 +219,7 @@ class _Boards:
         payload = codec.stamp_sent(kind, payload, _boot_ms())
         header = 0x32 | topics.DELIVERY[kind].retain
         number = (1 + self._number % 65_535).to_bytes(2, "big")
-        return _packet(header, _text(topic) + number + self._properties[kind] + payload)
-
-
-def address(at: int) -> str:
-    """The address of a board."""
-    return f"10.99.{(at + 1) // 250}.{(at + 1) % 250}"
+        return packet(header, text(topic) + number + self._properties[kind] + payload)
 
 
 def _boot_ms() -> int:
@@ -246,7 +243,7 @@ class _Measured:
         self._names = names
         capacity = {CPU: 4000, MEMORY: 4 << 30, PODS: 110}
         nodes = [
-            Node(name, allocatable=capacity, addresses=(address(at),))
+            Node(name, allocatable=capacity, addresses=(address_of(at),))
             for at, name in enumerate(names)
         ]
         settings = Settings(CLUSTER, broker.host, broker.port)
@@ -275,7 +272,7 @@ class _Measured:
 
     async def run(self, warm_s: float | None, results: Connection) -> None:
         controller, begin_s = self._controller, time.monotonic()
-        async with running(controller.follow()), controller.probing(), running(self._loop()):
+        async with running(controller.follow(), controller.measure(), self._loop()):
             while (missing := self._missing()) and time.monotonic() < begin_s + RESTART_S:  # noqa: ASYNC110  # a poll
                 await asyncio.sleep(0.1)
             results.send((time.monotonic() - begin_s, missing))
@@ -324,7 +321,7 @@ class _Measured:
         )
 
     def _lost(self) -> int:
-        return sum(self._telemetry.lost_messages(name) for name in self._names)
+        return sum(self._telemetry.board(name, 0.0).lost for name in self._names)
 
 
 def _broker_lines(port: int) -> Sequence[str]:

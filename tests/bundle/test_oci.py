@@ -45,14 +45,15 @@ def test_a_layer_tells_the_digest_of_its_tar() -> None:
     assert made.diff_id == "sha256:" + hashlib.sha256(gzip.decompress(made.blob)).hexdigest()
 
 
-def archived(*architectures: str) -> bytes:
+def archived(*architectures: str) -> tuple[bytes, str]:
     layer = oci.layer(FILES, TIME_S)
     platforms = [Platform(each, [layer], {"User": "1:1"}) for each in architectures]
     return oci.archive(platforms, "localhost/tool:1.0", {"a": "b"}, "2023-11-14T22:13:20Z")
 
 
 def test_every_blob_of_an_archive_is_there_under_its_digest() -> None:
-    with tarfile.open(fileobj=io.BytesIO(archived("amd64", "arm64"))) as tar:
+    whole_tar, digest = archived("amd64", "arm64")
+    with tarfile.open(fileobj=io.BytesIO(whole_tar)) as tar:
 
         def read(path: str) -> bytes:
             file = tar.extractfile(path)
@@ -67,6 +68,7 @@ def test_every_blob_of_an_archive_is_there_under_its_digest() -> None:
 
         assert json.loads(read("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
         (top,) = json.loads(read("index.json"))["manifests"]
+        assert top["digest"] == digest
         assert top["annotations"]["io.containerd.image.name"] == "localhost/tool:1.0"
         assert top["annotations"]["org.opencontainers.image.ref.name"] == "1.0"
         whole = json.loads(blob(top))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart import images
+from tests.chart import image_archives
 
 
 @pytest.fixture(scope="session")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Name -> archive of each image."""
-    return images.build(tmp_path_factory.mktemp("images"))
+    return image_archives.build(tmp_path_factory.mktemp("images"))

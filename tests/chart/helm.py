@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.kube.control_plane import ControlPlaneError
 from tests.kube.daemon import toolchain
-from tests.kube.gobuild import installed
+from tests.kube.gobuild import installed, print_built
 
 CHART = Path(__file__).parents[2] / "controller" / "deploy" / "helm" / "leadline"
 PACKAGE = "helm.sh/helm/v4/cmd/helm"
@@ -54,13 +52,5 @@ def values_file(home: Path, values: Mapping[str, Any]) -> str:
     return f"--values={file}"
 
 
-def main() -> None:
-    """Build Helm ahead of the tests; exit 1 with one line where that fails."""
-    try:
-        print(program())
-    except ControlPlaneError as error:
-        sys.exit(str(error))
-
-
 if __name__ == "__main__":
-    main()
+    print_built(program)

@@ -2,71 +2,60 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
-from pathlib import Path
-from typing import Any
 
 import yaml
 from leadline_bundle import image
-from leadline_controller import config
-from leadline_controller.api.settings import DEFAULT_HEALTH_ADDRESS
+from leadline_controller.serve.settings import DEFAULT_HEALTH_ADDRESS
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.support.release import REPOSITORY, VERSION
+
 DEPLOY = REPOSITORY / "controller" / "deploy"
 CHART = DEPLOY / "helm" / "leadline"
 BASE = DEPLOY / "kustomize" / "base"
+AGENT = DEPLOY / "kustomize" / "agent"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
-def schema() -> dict[str, Any]:
-    return dict(json.loads((CHART / "values.schema.json").read_text()))
-
-
-def paths(table: dict[str, Any], prefix: str = "") -> set[str]:
-    """The settings that a schema names, as `table.field`."""
-    found: set[str] = set()
-    for name, spec in table["properties"].items():
-        named = paths(spec, f"{prefix}{name}.") if "properties" in spec else {prefix + name}
-        found |= named
-    return found
-
-
-def test_the_schema_has_the_settings_of_the_file() -> None:
-    # The probes' address and the login are the chart's own.
-    own = {"health.address", "kubernetes.kubeconfig"}
-    theirs = {*config.VARIABLES, "strategy.options", "probe.uplinks"} - own
-    assert paths(schema()["properties"]["settings"]) == theirs
-
-
-def test_the_schema_has_every_value_and_no_other() -> None:
-    def compare(values: dict[str, Any], table: dict[str, Any]) -> None:
-        assert set(values) == set(table["properties"])
-        assert table["additionalProperties"] is False
-        for name, value in values.items():
-            inner = table["properties"][name]
-            if isinstance(value, dict) and "properties" in inner and name != "settings":
-                compare(value, inner)
-
-    whole = schema()
-    del whole["properties"]["global"]  # Helm's own
-    compare(VALUES, whole)
-
-
 def test_versions_are_the_releases() -> None:
-    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (version, version)
-    (named,) = yaml.safe_load((BASE / "kustomization.yaml").read_text())["images"]
-    assert (named["newName"], named["newTag"]) == (VALUES["image"]["repository"], version)
-    names = {VALUES["image"]["repository"], VALUES["broker"]["image"]["repository"]}
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+    images = (VALUES["image"], VALUES["agent"]["image"])
+    for folder, values in zip((BASE, AGENT), images, strict=True):
+        (named,) = yaml.safe_load((folder / "kustomization.yaml").read_text())["images"]
+        assert (named["newName"], named["newTag"]) == (values["repository"], VERSION)
+    names = {each["repository"] for each in (*images, VALUES["broker"]["image"])}
     assert names == {f"{image.REGISTRY}/{name}" for name in image.PACKAGES}
 
 
 def test_the_account_is_the_one_of_the_image() -> None:
-    helpers = (CHART / "templates" / "_helpers.tpl").read_text()
-    assert set(re.findall(r"(?:runAsUser|runAsGroup|fsGroup): (\d+)", helpers)) == {str(image.USER)}
+    for file in (CHART / "templates" / "_helpers.tpl", AGENT / "daemonset.yaml"):
+        accounts = re.findall(r"(?:runAsUser|runAsGroup|fsGroup): (\d+)", file.read_text())
+        assert set(accounts) == {str(image.USER)}
+
+
+def test_an_agents_pod_has_no_more_rights_than_its_unit() -> None:
+    pod = yaml.safe_load((AGENT / "daemonset.yaml").read_text())["spec"]["template"]["spec"]
+    assert not {"hostPID", "hostIPC"} & pod.keys()
+    assert not [each for each in pod["volumes"] if "hostPath" in each]
+    (enroll,), (agent,) = pod["initContainers"], pod["containers"]
+    for each in (enroll, agent):
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    unit = (REPOSITORY / "systemd/leadline-agent.service").read_text()
+    assert f"MemoryMax={agent['resources']['limits']['memory'].removesuffix('i')}\n" in unit
+    # Only what asks for the certificate can ask in the pod's name.
+    assert pod["automountServiceAccountToken"] is False
+    mounted = {each["name"]: {m["name"] for m in each["volumeMounts"]} for each in (enroll, agent)}
+    assert "token" in mounted["enroll"] - mounted["agent"]
+    assert {each["name"] for each in agent["volumeMounts"] if each.get("readOnly")} == {
+        "certificate",
+        "authority",
+    }
 
 
 def test_the_rights_are_those_that_the_command_prints() -> None:
@@ -77,6 +66,7 @@ def test_the_rights_are_those_that_the_command_prints() -> None:
     assert yaml.safe_load((manifests / "kustomization.yaml").read_text())["resources"] == [
         "rights.yaml",
         "preemption.yaml",
+        "metrics-api.yaml",
     ]
 
 

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from leadline_bundle import image
 
-from tests.chart import images
+from tests.chart import image_archives
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(1800)]
 
@@ -37,7 +38,7 @@ def roots(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     found = {}
     for name, architecture in EACH:
         root = tmp_path_factory.mktemp(f"{name}-{architecture}")
-        with images.opened(archives[name]) as archive:
+        with image_archives.opened(archives[name]) as archive:
             for layer in archive.manifest(architecture)["layers"]:
                 content = gzip.decompress(archive.blob(layer["digest"]))
                 with tarfile.open(fileobj=io.BytesIO(content)) as tar:
@@ -48,17 +49,29 @@ def roots(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_the_same_source_gives_the_same_bytes(archives: dict[str, Path], tmp_path: Path) -> None:
-    again = images.build(tmp_path)
+    again = image_archives.build(tmp_path)
     assert {name: digest(file) for name, file in again.items()} == {
         name: digest(file) for name, file in archives.items()
     }
+
+
+def test_the_digests_for_the_chart_are_the_images_own(archives: dict[str, Path]) -> None:
+    tops = {}
+    for name, file in archives.items():
+        with image_archives.opened(file) as archive:
+            tops[name] = archive.top()["digest"]
+    (written,) = {file.with_name("digests.yaml") for file in archives.values()}
+    values = yaml.safe_load(written.read_text())
+    assert values["image"]["digest"] == tops["leadline-controller"]
+    for part in ("agent", "broker"):
+        assert values[part]["image"]["digest"] == tops[f"leadline-{part}"]
 
 
 @pytest.mark.parametrize(("name", "architecture"), EACH)
 def test_an_image_runs_as_nobody_and_says_what_it_is(
     name: str, architecture: str, archives: dict[str, Path]
 ) -> None:
-    with images.opened(archives[name]) as archive:
+    with image_archives.opened(archives[name]) as archive:
         config = archive.config(architecture)
     assert (config["os"], config["architecture"]) == ("linux", architecture)
     assert config["config"]["User"] == f"{image.USER}:{image.USER}"
@@ -75,7 +88,14 @@ def test_there_is_nothing_to_run_but_the_program(
     assert (
         programs
         == {
-            "leadline-controller": {"leadline", "leadline-controller", "python3.11"},
+            "leadline-controller": {
+                *("leadline", "leadline-controller", "python3.11"),
+                "openssl",
+            },
+            "leadline-agent": {
+                *("leadline-agent", "leadline-enroll", "python3.11"),
+                "openssl",
+            },
             "leadline-broker": {"mosquitto"},
         }[name]
     )
@@ -86,7 +106,7 @@ def test_nobody_gets_rights_by_a_file(
     name: str, architecture: str, archives: dict[str, Path]
 ) -> None:
     """In the layers themselves, because unpacking takes such rights away."""
-    with images.opened(archives[name]) as archive:
+    with image_archives.opened(archives[name]) as archive:
         for layer in archive.manifest(architecture)["layers"]:
             with tarfile.open(fileobj=io.BytesIO(archive.blob(layer["digest"]))) as tar:
                 for entry in tar:
@@ -150,7 +170,7 @@ def run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 MODULES = (
     "asyncio, bz2, ctypes, decimal, lzma, sqlite3, ssl, uuid, zlib, aiohttp, grpc, numpy, yaml, "
-    "leadline_controller.wiring, leadline_controller.kube.cluster, leadline_controller.api.web"
+    "leadline_controller.wiring, leadline_controller.kube.cluster, leadline_controller.map.server"
 )
 
 
@@ -162,6 +182,18 @@ def test_the_controllers_image_runs(roots: dict[str, Path]) -> None:
     assert (imported.returncode, imported.stderr) == (0, "")
     strategies = run(root, "leadline", "strategies")
     assert (strategies.returncode, "dacs" in strategies.stdout) == (0, True), strategies
+
+
+def test_the_agents_image_runs(roots: dict[str, Path]) -> None:
+    root = roots[f"leadline-agent-{HERE}"]
+    assert run(root, "leadline-agent", "--version").stdout.startswith("leadline-agent ")
+    modules = "ctypes, iperf3, ping3, psutil, paho.mqtt.client, leadline_agent.loop"
+    code = f"import {modules}; ctypes.CDLL('libiperf.so.0')"
+    imported = run(root, "/usr/bin/python3.11", "-I", "-W", "error", "-c", code)
+    assert (imported.returncode, imported.stderr) == (0, "")
+    outside = run(root, "leadline-enroll")
+    assert (outside.returncode, "in a pod" in outside.stderr) == (2, True), outside
+    assert run(root, "/usr/bin/openssl", "version").stdout.startswith("OpenSSL 3.0")
 
 
 def test_the_controllers_modules_are_compiled(roots: dict[str, Path]) -> None:

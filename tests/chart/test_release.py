@@ -6,13 +6,10 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
-import threading
-import tomllib
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +20,13 @@ from leadline_bundle.targets import Target
 from leadline_bundle.tools import Cache, default_cache
 from leadline_bundle.wheels import Wheels, environment
 
+from tests.chart.helm import CHART, helm, values_file
+from tests.support.file_server import served
+from tests.support.release import REPOSITORY, VERSION
 from tests.system.daemons import clean_environ
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(1800)]
 
-REPOSITORY = Path(__file__).parents[2]
-VERSION = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
 ARCHITECTURES = len(image.ARCHITECTURES)
 
 
@@ -60,15 +58,8 @@ def index(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         home = folder / name_and_version(wheel)[0]
         home.mkdir(parents=True, exist_ok=True)
         (home / wheel.name).write_bytes(wheel.read_bytes())
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder.parent))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/simple"
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(folder.parent) as url:
+        yield f"{url}/simple"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +127,38 @@ def test_the_bill_of_an_image_has_debians_packages(name: str, released: Path) ->
         name == "leadline-controller"
     )
     assert [each["name"] for each in bill["components"] if not each.get("licenses")] == []
+
+
+def test_the_same_source_gives_the_same_bytes_elsewhere(released: Path, tmp_path: Path) -> None:
+    """As another clone of it makes them."""
+    clone = tmp_path / "elsewhere"
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("agent", "controller", "proto"):
+        shutil.copytree(REPOSITORY / name, clone / name, symlinks=True, ignore=ignored)
+    for name in ("LICENSE", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, clone / name)
+    done = subprocess.run(
+        [sys.executable, "-m", "leadline_bundle.release", "--source", clone],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "ansible/bundle")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    sums = (released / "SHA256SUMS").read_text()
+    assert (clone / "dist/release/SHA256SUMS").read_text() == sums
+    there = {file.name for file in released.iterdir()} - {"SHA256SUMS"}
+    assert {line.split()[1] for line in sums.splitlines()} == there
+
+
+def test_helm_takes_the_chart(released: Path, tmp_path: Path) -> None:
+    chart = released / f"leadline-{VERSION}.tgz"
+    values = values_file(tmp_path, {"certificates": {"broker": ["leadline-broker-0"]}})
+    packed, own = (
+        helm("template", "leadline", each, "--namespace=kube-system", values, home=tmp_path)
+        for each in (chart, CHART)
+    )
+    assert packed == own
 
 
 def test_no_file_names_this_machine(released: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tomllib
@@ -19,12 +20,19 @@ from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.daemon import toolchain
 from tests.kube.gobuild import built
+from tests.support.release import VERSION
 
 pytestmark = pytest.mark.chart
 
 BASE = CHART.parents[1] / "kustomize" / "base"
+AGENT = BASE.parent / "agent"
 Objects = dict[tuple[str, str], dict[str, Any]]
 CERTIFIED = {"certificates": {"broker": ["leadline-broker-0"]}}
+AGENTS: dict[str, Any] = {
+    "certificates": {"broker": ["leadline-broker-0"], "agents": "leadline-agents"},
+    "settings": {"broker": {"host": "leadline-broker.kube-system.svc", "port": 8883}},
+    "agent": {"enabled": True},
+}
 # Every kind of setting: tables in tables, lists, lists of tables, numbers, flags and odd texts.
 SETTINGS = {
     "cluster": "attic",
@@ -80,7 +88,7 @@ def test_helm_finds_nothing_to_complain_about(tmp_path: Path) -> None:
         "settings": SETTINGS,
         "broker": {"enabled": True, "certificate": "leadline-broker"},
     }
-    for values in (CERTIFIED, full):
+    for values in (CERTIFIED, AGENTS, full):
         flags = ("--strict", "--namespace=kube-system", values_file(tmp_path, values))
         said = helm("lint", *flags, CHART, home=tmp_path)
         assert "0 chart(s) failed" in said
@@ -112,15 +120,20 @@ def test_the_settings_are_those_of_the_values(tmp_path: Path) -> None:
     [
         ({}, []),
         ({"rescheduling": {"mode": "automatic"}}, ["--rescheduling"]),
+        ({"notify": {"url": "https://ntfy.sh/topic"}}, ["--notify"]),
         ({"kubernetes": {"deletion_cost": True}}, ["--deletion-cost"]),
         ({"kubernetes": {"preemption": False}}, ["--no-preemption"]),
         ({"kubernetes": {"standalone": False}}, ["--no-preemption"]),
+        ({"kubernetes": {"metrics_api": False}}, ["--no-metrics-api"]),
         (
             {"images": {"pull_secrets": ["a/b", "a/c", "d/e"]}},
             [f"--pull-secret={key}" for key in ("a/b", "a/c", "d/e")],
         ),
     ],
-    ids=["least", "rescheduling", "deletion-cost", "no-preemption", "extender", "pull-secrets"],
+    ids=[
+        *("least", "rescheduling", "notify", "deletion-cost", "no-preemption", "extender"),
+        *("no-metrics-api", "pull-secrets"),
+    ],
 )
 def test_the_rights_are_those_that_the_command_prints(
     settings: dict[str, Any], flags: list[str], tmp_path: Path
@@ -169,6 +182,29 @@ def test_a_server_that_others_reach_has_a_service_and_an_open_port(tmp_path: Pat
     assert ("Service", "kube-system/leadline-controller") not in rendered(tmp_path, {})
 
 
+@pytest.mark.parametrize(
+    ("address", "told", "ports"),
+    [
+        (None, None, []),  # the default: the socket, and with a certificate the loopback port
+        ("0.0.0.0:25505", "unix:/run/leadline/controller.sock,0.0.0.0:25505", [25505]),
+        ("unix:/run/leadline/s, [::]:9", "unix:/run/leadline/s, [::]:9", [9]),
+    ],
+)
+def test_the_command_finds_the_controller_in_its_own_pod(
+    address: str | None, told: str | None, ports: list[int], tmp_path: Path
+) -> None:
+    settings = {} if address is None else {"grpc": {"address": address}}
+    values = {"settings": settings, "certificates": {"grpc": "leadline-grpc"}}
+    made = rendered(tmp_path, values)
+    grpc = settings_of(made)["grpc"]
+    assert (grpc.get("address"), grpc["tls"]["key_file"]) == (
+        told,
+        "/etc/leadline/pki/grpc/tls.key",
+    )
+    service = made.get(("Service", "kube-system/leadline-controller"), {"spec": {"ports": []}})
+    assert [each["port"] for each in service["spec"]["ports"]] == ports
+
+
 def test_each_replica_has_its_own_certificate(tmp_path: Path) -> None:
     values = {"replicas": 2, "certificates": {"broker": ["first", "second"]}}
     made = rendered(tmp_path, values)
@@ -181,6 +217,18 @@ def test_each_replica_has_its_own_certificate(tmp_path: Path) -> None:
     }
     assert found["leadline-controller-0/tls.key"] == "first"
     assert found["leadline-controller-1/tls.key"] == "second"
+
+
+def test_images_may_be_named_by_digest(tmp_path: Path) -> None:
+    image = {"repository": "registry.example/it", "digest": f"sha256:{'0a' * 32}"}
+    broker = {"enabled": True, "certificate": "leadline-broker", "image": image}
+    made = rendered(tmp_path, {**CERTIFIED, "image": {**image, "tag": "7"}, "broker": broker})
+    for (kind, name), tag in {
+        ("StatefulSet", "leadline-controller"): "7",
+        ("Deployment", "leadline-broker"): VERSION,
+    }.items():
+        (container,) = made[kind, f"kube-system/{name}"]["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == f"registry.example/it:{tag}@{image['digest']}"
 
 
 def test_a_new_setting_starts_the_pods_again(tmp_path: Path) -> None:
@@ -198,6 +246,7 @@ WRONG = [
     ({"settings": {"rescheduling": {"mode": "on"}}}, "/settings/rescheduling/mode"),
     ({"replica": 2}, "replica"),
     ({"certificates": {"broker": "one"}}, "/certificates/broker"),
+    ({"image": {"digest": "0a0a"}}, "/image/digest"),
     ({"replicas": 2, **CERTIFIED}, "expected one Secret for each replica"),
     ({"broker": {"enabled": True}}, "broker.certificate: expected the name of a Secret"),
 ]
@@ -215,16 +264,64 @@ def test_another_namespace_is_refused(tmp_path: Path) -> None:
         helm("template", "leadline", CHART, "--namespace=default", home=tmp_path)
 
 
-def test_the_kustomize_base_is_the_chart_with_a_certificate(tmp_path: Path) -> None:
+def kustomized(folder: Path) -> str:
     program = built(toolchain(os.environ), os.environ)
-    command = [str(program), "kubectl", "kustomize", str(BASE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    base, chart = objects(done.stdout), rendered(tmp_path, CERTIFIED)
+    command = [str(program), "kubectl", "kustomize", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_kustomize_and_the_chart_make_the_same_agents(tmp_path: Path) -> None:
+    resources = [os.path.relpath(BASE, tmp_path)]
+    overlay = {"resources": resources, "components": [os.path.relpath(AGENT, tmp_path)]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    component, chart = objects(kustomized(tmp_path)), rendered(tmp_path, AGENTS)
+    name = "kube-system/leadline-agent"
+    ours, charts = (each["DaemonSet", name]["spec"] for each in (component, chart))
+    for each in (ours, charts):
+        (agent,) = each["template"]["spec"]["containers"]
+        agent["env"].sort(key=lambda variable: variable["name"])
+    assert ours == charts
+    for key in component:
+        if key[0] in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
+            assert component[key] == chart[key], key
+    key = "StatefulSet", "kube-system/leadline-controller"
+    pods = [each[key]["spec"]["template"]["spec"] for each in (component, chart)]
+    for pod in pods:
+        assert '"secretName": "leadline-agents"' in json.dumps(pod["volumes"])
+        assert "/etc/leadline/pki/agents" in json.dumps(pod["containers"][0]["volumeMounts"])
+    said = {each.get("value") for each in pods[0]["containers"][0]["env"]}
+    assert set(settings_of(chart)["issuing"].values()) <= said
+
+
+def test_agents_are_off_and_their_values_are_used(tmp_path: Path) -> None:
+    assert not [name for kind, name in rendered(tmp_path, CERTIFIED) if "leadline-agent" in name]
+    values = {
+        **AGENTS,
+        "settings": {**AGENTS["settings"], "cluster": "attic"},
+        "apiServer": {"host": "10.0.0.9", "port": 6444},
+        "agent": {
+            **{"enabled": True, "env": [{"name": "LEADLINE_INTERVAL_S", "value": "5"}]},
+            **{"nodeSelector": {"a": "b"}, "image": {"digest": f"sha256:{'0' * 64}"}},
+        },
+    }
+    made = rendered(tmp_path, values)["DaemonSet", "kube-system/leadline-agent"]["spec"]
+    spec = made["template"]["spec"]
+    said = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+    assert (said["LEADLINE_CLUSTER"], said["LEADLINE_INTERVAL_S"]) == ("attic", "5")
+    asked = {each["name"]: each.get("value") for each in spec["initContainers"][0]["env"]}
+    assert asked["KUBERNETES_SERVICE_HOST"] == "10.0.0.9"
+    assert spec["nodeSelector"] == {"a": "b"}
+    assert spec["containers"][0]["image"].endswith("0" * 64)
+
+
+def test_the_kustomize_base_is_the_chart_with_a_certificate(tmp_path: Path) -> None:
+    made = kustomized(BASE)
+    base, chart = objects(made), rendered(tmp_path, CERTIFIED)
     # Kustomize names a ConfigMap by its content, where Helm has an annotation of the pods.
     (settings,) = (each for kind, each in base if kind == "ConfigMap")
     name = settings.partition("/")[2]
     assert name.startswith("leadline-controller-")
-    base = objects(done.stdout.replace(name, "leadline-controller"))
+    base = objects(made.replace(name, "leadline-controller"))
     for each in chart.values():
         labels = each["metadata"].get("labels", {})
         for label in ("version", "managed-by"):
@@ -233,7 +330,7 @@ def test_the_kustomize_base_is_the_chart_with_a_certificate(tmp_path: Path) -> N
     template = chart["StatefulSet", "kube-system/leadline-controller"]["spec"]["template"]
     del template["metadata"]["annotations"]["checksum/settings"]
     assert settings_of(base) == settings_of(chart)
-    for made in (base, chart):
-        config_map = made.pop(("ConfigMap", "kube-system/leadline-controller"))
+    for found in (base, chart):
+        config_map = found.pop(("ConfigMap", "kube-system/leadline-controller"))
         assert set(config_map["data"]) == {"controller.toml"}
     assert base == chart

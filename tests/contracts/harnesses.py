@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 from leadline_controller.framework.model import Node, Owner, Pod
 from leadline_controller.framework.ports import Cluster, ClusterChange, Workload
+from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
-from leadline_controller.kubeobjects.resources import READERS
 
 from tests.kube.api import Api, ApiError
-from tests.kube.objects import Object
+from tests.kube.objects import Object, deployment
 from tests.kube.played_kubelets import RUNNING
 from tests.support.memory_cluster import MemoryCluster
 
@@ -58,9 +58,9 @@ class ClusterHarness(Protocol):
     def make_ready(self, pod: Pod) -> None: ...
     def start_to_delete(self, pod: Pod) -> None: ...
     def remove_pod(self, pod: Pod) -> None: ...
-    def add_resource(self, kind: str, manifest: Object) -> None: ...
-    def change_resource(self, kind: str, name: str, patch: Object) -> None: ...
-    def remove_resource(self, kind: str, name: str) -> None: ...
+    def add_object(self, kind: str, manifest: Object) -> None: ...
+    def change_object(self, kind: str, name: str, patch: Object) -> None: ...
+    def remove_object(self, kind: str, name: str) -> None: ...
     def add_deployment(self, name: str, replicas: int, *, recreates: bool = False) -> Owner:
         """A Deployment with a ReplicaSet, which is returned."""
         ...
@@ -73,7 +73,7 @@ class MemoryHarness:
         self.cluster = MemoryCluster()
         self._nodes: dict[str, Object] = {}
         self._pods: dict[str, Object] = {}
-        self._resources: dict[tuple[str, str], Object] = {}
+        self._objects: dict[tuple[str, str], Object] = {}
 
     def add_node(self, manifest: Object) -> None:
         self._nodes[manifest["metadata"]["name"]] = manifest
@@ -103,17 +103,17 @@ class MemoryHarness:
     def remove_pod(self, pod: Pod) -> None:
         self.cluster.remove_pod(pod.key)
 
-    def add_resource(self, kind: str, manifest: Object) -> None:
+    def add_object(self, kind: str, manifest: Object) -> None:
         name = manifest["metadata"]["name"]
         made = _merged({"metadata": {"uid": f"uid-{kind}-{name}"}}, manifest)
-        self._resources[kind, name] = made
-        self.cluster.put_resource(READERS[kind](made, kind))
+        self._objects[kind, name] = made
+        self.cluster.put_object(READERS[kind](made, kind))
 
-    def change_resource(self, kind: str, name: str, patch: Object) -> None:
-        self.add_resource(kind, _merged(self._resources[kind, name], patch))
+    def change_object(self, kind: str, name: str, patch: Object) -> None:
+        self.add_object(kind, _merged(self._objects[kind, name], patch))
 
-    def remove_resource(self, kind: str, name: str) -> None:
-        self.cluster.remove_resource(READERS[kind](self._resources.pop((kind, name)), kind))
+    def remove_object(self, kind: str, name: str) -> None:
+        self.cluster.remove_object(READERS[kind](self._objects.pop((kind, name)), kind))
 
     def add_deployment(self, name: str, replicas: int, *, recreates: bool = False) -> Owner:
         made = Workload("default", name, f"uid-{name}", "", replicas, recreates=recreates)
@@ -171,24 +171,23 @@ class KubeHarness:
     def remove_pod(self, pod: Pod) -> None:
         self._api.delete(f"{PODS}/{pod.name}")
 
-    def add_resource(self, kind: str, manifest: Object) -> None:
+    def add_object(self, kind: str, manifest: Object) -> None:
         self._made.add(f"{RESOURCES[kind]}/{manifest['metadata']['name']}")
         self._api.create(RESOURCES[kind], manifest)
 
-    def change_resource(self, kind: str, name: str, patch: Object) -> None:
+    def change_object(self, kind: str, name: str, patch: Object) -> None:
         self._api.patch(f"{RESOURCES[kind]}/{name}", patch)
 
-    def remove_resource(self, kind: str, name: str) -> None:
+    def remove_object(self, kind: str, name: str) -> None:
         self._api.patch(f"{RESOURCES[kind]}/{name}", {"metadata": {"finalizers": None}})
         self._api.delete(f"{RESOURCES[kind]}/{name}")
 
     def add_deployment(self, name: str, replicas: int, *, recreates: bool = False) -> Owner:
-        labels = {"app": name}
-        container = {"name": "main", "image": "x"}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-        whole = {**spec, "strategy": {"type": "Recreate"}} if recreates else spec
-        above = self._api.create(f"{APPS}/deployments", {"metadata": {"name": name}, "spec": whole})
+        manifest = deployment(name, {"containers": [{"name": "main", "image": "x"}]}, replicas)
+        spec = dict(manifest["spec"])
+        if recreates:
+            manifest["spec"]["strategy"] = {"type": "Recreate"}
+        above = self._api.create(f"{APPS}/deployments", manifest)
         reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
         reference["uid"] = above["metadata"]["uid"]
         owners = [{**reference, "controller": True}]

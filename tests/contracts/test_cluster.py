@@ -12,6 +12,12 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+from leadline_controller.framework.cluster_objects import (
+    Claim,
+    DisruptionBudget,
+    Volume,
+    VolumePlan,
+)
 from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod, Taint
 from leadline_controller.framework.ports import (
     BudgetError,
@@ -21,14 +27,13 @@ from leadline_controller.framework.ports import (
     NodeChanged,
     NodeDeleted,
     NotFoundError,
+    ObjectChanged,
+    ObjectDeleted,
     PodChanged,
     PodDeleted,
     Relisted,
-    ResourceChanged,
-    ResourceDeleted,
     StorageChangedError,
 )
-from leadline_controller.framework.resources import Claim, DisruptionBudget, Volume, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kubeobjects.manifest import DELETION_COST
 
@@ -357,9 +362,7 @@ async def test_events_are_written_on_nodes(harness: ClusterHarness, name: str) -
     for _ in range(2):
         await harness.cluster.record_event(about, typo)
 
-    assert harness.events(about) == [
-        WrittenEvent("Warning", "UnknownAnnotation", typo.message, 1),
-    ]
+    assert harness.events(about) == [WrittenEvent("Warning", "UnknownAnnotation", typo.message, 1)]
 
 
 async def test_a_pod_of_the_same_name_has_its_own_events(
@@ -379,17 +382,17 @@ async def test_a_pod_of_the_same_name_has_its_own_events(
 async def test_claims_and_volumes_are_listed_and_their_changes_seen(
     harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    harness.add_resource(CLAIM, claim(name, "slow"))
+    harness.add_object(CLAIM, claim(name, "slow"))
     watched = watch()
     listed = await watched.until(Relisted)
 
-    harness.add_resource(VOLUME, volume(name, "slow"))
-    await watched.until(ResourceChanged, lambda c: c.resource.key == name)
-    harness.remove_resource(VOLUME, name)
-    gone = await watched.until(ResourceDeleted, lambda c: c.resource.key == name)
+    harness.add_object(VOLUME, volume(name, "slow"))
+    await watched.until(ObjectChanged, lambda c: c.object.key == name)
+    harness.remove_object(VOLUME, name)
+    gone = await watched.until(ObjectDeleted, lambda c: c.object.key == name)
 
-    assert isinstance(gone.resource, Volume)
-    (there,) = [r for r in listed.resources if r.key == f"default/{name}"]
+    assert isinstance(gone.object, Volume)
+    (there,) = [r for r in listed.objects if r.key == f"default/{name}"]
     assert isinstance(there, Claim)
     assert (there.class_name, there.bound, there.selected_node) == ("slow", False, None)
 
@@ -398,20 +401,20 @@ async def test_a_plan_is_written_to_claims_and_volumes_and_a_second_time_changes
     harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
     for suffix in ("bound", "made"):
-        harness.add_resource(CLAIM, claim(f"{name}-{suffix}", "slow"))
-    harness.add_resource(VOLUME, volume(name, "slow"))
+        harness.add_object(CLAIM, claim(f"{name}-{suffix}", "slow"))
+    harness.add_object(VOLUME, volume(name, "slow"))
     plan = VolumePlan("n", ((name, f"default/{name}-bound"),), (f"default/{name}-made",))
     await harness.cluster.prepare(plan)
     watched = watch()
     listed = await watched.until(Relisted)
 
     await harness.cluster.prepare(plan)
-    harness.remove_resource(VOLUME, name)
+    harness.remove_object(VOLUME, name)
     changed = []
-    while not isinstance(change := await watched.next(), ResourceDeleted):
+    while not isinstance(change := await watched.next(), ObjectDeleted):
         changed.append(change)
 
-    found = {resource.key: resource for resource in listed.resources}
+    found = {each.key: each for each in listed.objects}
     here, there = found[f"default/{name}-bound"], found[name]
     selected = found[f"default/{name}-made"]
     assert isinstance(here, Claim)
@@ -420,26 +423,26 @@ async def test_a_plan_is_written_to_claims_and_volumes_and_a_second_time_changes
     assert (there.claim, there.claim_uid) == (here.key, here.uid)
     assert (selected.selected_node, here.selected_node) == ("n", None)
     # Removing the volume takes a patch of its finalizers, in which it is as it was.
-    assert [c for c in changed if c != ResourceChanged(there)] == []
+    assert [c for c in changed if c != ObjectChanged(there)] == []
 
 
 def selected_elsewhere(harness: ClusterHarness, name: str) -> VolumePlan:
     there = {"metadata": {"annotations": {SELECTED_NODE: "elsewhere"}}}
-    harness.add_resource(CLAIM, claim(name, "slow"))
-    harness.change_resource(CLAIM, name, there)
+    harness.add_object(CLAIM, claim(name, "slow"))
+    harness.change_object(CLAIM, name, there)
     return VolumePlan("n", selects=(f"default/{name}",))
 
 
 def bound_meanwhile(harness: ClusterHarness, name: str) -> VolumePlan:
-    harness.add_resource(CLAIM, claim(name, "slow"))
-    harness.change_resource(CLAIM, name, {"spec": {"volumeName": "another"}})
+    harness.add_object(CLAIM, claim(name, "slow"))
+    harness.change_object(CLAIM, name, {"spec": {"volumeName": "another"}})
     return VolumePlan("n", selects=(f"default/{name}",))
 
 
 def taken_meanwhile(harness: ClusterHarness, name: str) -> VolumePlan:
     reference = {"namespace": "default", "name": "another", "uid": "another"}
-    harness.add_resource(CLAIM, claim(name, "slow"))
-    harness.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
+    harness.add_object(CLAIM, claim(name, "slow"))
+    harness.add_object(VOLUME, volume(name, "slow", claimRef=reference))
     return VolumePlan("n", ((name, f"default/{name}"),))
 
 
@@ -448,7 +451,7 @@ def claim_gone(harness: ClusterHarness, name: str) -> VolumePlan:
 
 
 def volume_gone(harness: ClusterHarness, name: str) -> VolumePlan:
-    harness.add_resource(CLAIM, claim(name, "slow"))
+    harness.add_object(CLAIM, claim(name, "slow"))
     return VolumePlan("n", ((name, f"default/{name}"),))
 
 
@@ -468,12 +471,12 @@ async def test_a_volume_reserved_for_a_claim_by_name_is_given_its_uid(
     harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
     reference = {"namespace": "default", "name": name}
-    harness.add_resource(CLAIM, claim(name, "slow"))
-    harness.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
+    harness.add_object(CLAIM, claim(name, "slow"))
+    harness.add_object(VOLUME, volume(name, "slow", claimRef=reference))
 
     await harness.cluster.prepare(VolumePlan("n", ((name, f"default/{name}"),)))
 
-    found = {r.key: r for r in (await watch().until(Relisted)).resources}
+    found = {r.key: r for r in (await watch().until(Relisted)).objects}
     here, there = found[f"default/{name}"], found[name]
     assert isinstance(here, Claim)
     assert isinstance(there, Volume)
@@ -501,7 +504,7 @@ async def test_a_preempted_pod_ends_whatever_its_budget_says(
     made = harness.add_pod(pod(name, labels={"app": name}))
     selector = {"matchLabels": {"app": name}}
     budget = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": selector}}
-    harness.add_resource("PodDisruptionBudget", budget)
+    harness.add_object("PodDisruptionBudget", budget)
     await harness.cluster.bind(made, name)
     harness.make_ready(made)
     watched = watch()
@@ -573,7 +576,7 @@ async def test_a_disruption_budget_refuses_an_eviction_and_delays_nothing_else(
     harness.make_ready(made)
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": name}}}
     # Nobody has written its status yet, so it allows nothing.
-    harness.add_resource(
+    harness.add_object(
         "PodDisruptionBudget", {"metadata": {"name": name, "generation": 1}, "spec": spec}
     )
 
@@ -585,7 +588,7 @@ async def test_a_disruption_budget_refuses_an_eviction_and_delays_nothing_else(
         await harness.cluster.bind(other, name)
     listed = await watch().until(Relisted)
     assert [p.terminating for p in listed.pods if p.uid == made.uid] == [False]
-    (budget,) = [r for r in listed.resources if r.key == f"default/{name}"]
+    (budget,) = [r for r in listed.objects if r.key == f"default/{name}"]
     assert isinstance(budget, DisruptionBudget)
     assert budget.allowed == 0
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from leadline_controller import filters
 from leadline_controller.cli.__main__ import run
-from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Filter
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
@@ -28,8 +27,9 @@ from leadline_controller.plugin import (
     best,
     option,
 )
+from leadline_controller.settings import Settings
 from leadline_controller.strategies import STRATEGIES
-from leadline_controller.wiring import Controller, scheduling_profile
+from leadline_controller.wiring import Controller, scheduling_rule
 
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
@@ -64,9 +64,8 @@ async def test_a_filter_decides_in_the_scheduler_and_its_hint_says_when_to_ask_a
     cluster, clock = MemoryCluster([node(1000, quiet="yes")]), ManualClock()
     controller = Controller(Settings(warm_up_s=0.0), cluster, clock=clock)
     cluster.put_pod(Pod("default", "p", uid="p", requests={CPU: 1, PODS: 1}))
-    scheduling = asyncio.create_task(
-        controller.scheduler(scheduling_profile(controller.settings)).run()
-    )
+    assert controller.scheduler is not None
+    scheduling = asyncio.create_task(controller.scheduler.run())
     try:
         await clock.advance(0)
         assert [e.event.message for e in cluster.events] == ["0 of 1 nodes fit: 1 QuietNode"]
@@ -138,4 +137,4 @@ def test_a_strategy_is_one_line_in_the_registry(
     output = capsys.readouterr().out
     assert all(text in output for text in ("last", "step", "from one node to the next", "points"))
     settings = Settings(strategy="last", options={"step": 3})
-    assert scheduling_profile(settings).strategy == Last(step=3.0)
+    assert scheduling_rule(settings).strategy == Last(step=3.0)

@@ -1,12 +1,13 @@
 """The contract of every preference."""
 
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import numpy as np
 import pytest
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.framework.cycle import decide
+from leadline_controller.framework.cycle import Rule, decide
 from leadline_controller.framework.model import Link, Pod
 from leadline_controller.framework.view import METRICS, ClusterView, NodeTable
 from leadline_controller.kubeobjects.manifest import read_pod
@@ -22,6 +23,7 @@ every_preference = pytest.mark.parametrize("name", PREFERENCES)
 SEEDS = range(40)
 
 
+@cache
 def drawn(name: str) -> list[tuple[ClusterView, Pod]]:
     cases = [made_preferring(seed, name) for seed in SEEDS]
     return [(view_of(case, ClusterState()), read_pod(case["pod"])) for case in cases]
@@ -77,26 +79,30 @@ def test_with_every_strategy_the_choice_is_nearly_as_good(name: str) -> None:
     """Or better, where a strategy does not choose its best total."""
     strategy, others, tolerance = STRATEGIES[name](), 0, 0.0
     for theme in PREFERENCES:
-        for seed, (unmeasured, wanted) in enumerate(drawn(theme)[:20]):
-            cluster = measured(unmeasured, seed)
-            alone = decide(cluster, wanted, {}, strategy, Random(0))
-            both = decide(cluster, wanted, {}, strategy, Random(0), rule("on"))
+        for cluster, wanted in drawn_and_measured(theme):
+            alone = decide(cluster, wanted, Rule(strategy, {}))
+            both = decide(cluster, wanted, Rule(strategy, {}, Random(0), rule("on")))
             assert alone.node is not None
             assert both.node is not None
             scores = strategy.score(cluster, wanted, np.arange(len(cluster)))
             at = cluster.table.index[both.node]
             base = scores.total[cluster.table.index[alone.node]]
-            base = base if scores.base is None else scores.base
-            assert abs(scores.total[at] - base) <= scores.tolerance or np.isnan(base)
-            assert scores.rivals is None or scores.rivals[at]
+            base = base if scores.leeway.base is None else scores.leeway.base
+            assert abs(scores.total[at] - base) <= scores.leeway.tolerance or np.isnan(base)
+            assert scores.leeway.rivals is None or scores.leeway.rivals[at]
             assert "\n" not in both.why
             others += both.node != alone.node
-            tolerance = max(tolerance, scores.tolerance)
+            tolerance = max(tolerance, scores.leeway.tolerance)
     assert others or not tolerance, "no preference ever decided"
 
 
+@cache
+def drawn_and_measured(theme: str) -> list[tuple[ClusterView, Pod]]:
+    """Clusters with measurements that are near to each other."""
+    return [(measured(cluster, seed), pod) for seed, (cluster, pod) in enumerate(drawn(theme)[:20])]
+
+
 def measured(cluster: ClusterView, seed: int) -> ClusterView:
-    """The cluster with measurements that are near to each other."""
     random, names = Random(seed), cluster.table.names
     pairs = [(a, b) for i, a in enumerate(names) for b in names[:i]]
     found = view(

@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import FilterResult, decide
+from leadline_controller.framework.cluster_objects import ClusterObject
+from leadline_controller.framework.cycle import FilterResult, Rule, decide
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     NodeChanged,
     NodeDeleted,
+    ObjectChanged,
+    ObjectDeleted,
     PodChanged,
     PodDeleted,
     Relisted,
-    ResourceChanged,
-    ResourceDeleted,
 )
-from leadline_controller.framework.resources import Resource
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
-from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -38,7 +38,7 @@ from tests.kube.generator import THEMES, made
 
 SEEDS = 80
 MEASURED = TelemetryState(TimesToLive())
-Thing = Node | Pod | Resource
+Thing = Node | Pod | ClusterObject
 
 
 def things(seed: int, theme: str) -> tuple[dict[tuple[type, str], Thing], Pod]:
@@ -64,13 +64,13 @@ def listed(there: dict[tuple[type, str], Thing]) -> Relisted:
 def appearing(thing: Thing) -> ClusterChange:
     if isinstance(thing, Node):
         return NodeChanged(thing)
-    return PodChanged(thing) if isinstance(thing, Pod) else ResourceChanged(thing)
+    return PodChanged(thing) if isinstance(thing, Pod) else ObjectChanged(thing)
 
 
 def going(thing: Thing) -> ClusterChange:
     if isinstance(thing, Node):
         return NodeDeleted(thing.name)
-    return PodDeleted(thing) if isinstance(thing, Pod) else ResourceDeleted(thing)
+    return PodDeleted(thing) if isinstance(thing, Pod) else ObjectDeleted(thing)
 
 
 def changes(seed: int, theme: str) -> Iterator[tuple[Relisted, ClusterChange, Pod]]:
@@ -121,7 +121,7 @@ def _changed_rejections(
             assert was.requeue_on & events, f"{name}: {label}: {events}"
             yield name
     if fits(now) and not fits(then):
-        decision = decide(before, pod, FILTERS, KubeDefault(), Random(0))
+        decision = decide(before, pod, Rule(KubeDefault(), FILTERS))
         assert decision.node is None
         assert decision.requeue_on & events, f"{label}: {events}"
         yield "all"

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
-from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
-from leadline_controller.framework.resources import (
+from leadline_controller.framework.cluster_objects import (
+    ClusterObject,
     NamespaceLabels,
     PodSelector,
     PodSelectors,
-    Resource,
     Storage,
 )
+from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -41,13 +41,15 @@ def view(
     placed: Sequence[int] | None = None,
     ports: Mapping[int, tuple[HostPort, ...]] | None = None,
     assigned_pods: Sequence[Pod] = (),
-    resources: Sequence[Resource] = (),
+    objects: Sequence[ClusterObject] = (),
     bandwidth_most_mbps: Sequence[float] = (),
     bandwidth_host_limited: Sequence[bool] = (),
+    errors: Mapping[str, float] | None = None,
+    recently_placed: Sequence[int] = (),
 ) -> ClusterView:
     table = NodeTable(nodes)
     places = [table.index[pod.node_name or ""] for pod in assigned_pods]
-    spaces = [resource for resource in resources if isinstance(resource, NamespaceLabels)]
+    spaces = [each for each in objects if isinstance(each, NamespaceLabels)]
     count = len(nodes)
     unknown = [float("nan")] * count
     measured = metrics or {}
@@ -59,12 +61,16 @@ def view(
             **{name: np.array(measured.get(name, unknown), dtype=np.float64) for name in METRICS},
             bandwidth_most_mbps=np.array(bandwidth_most_mbps, dtype=np.float64),
             bandwidth_host_limited=np.array(bandwidth_host_limited, dtype=np.bool_),
+            errors=np.full((count, len(METRICS)), [errors.get(name, 0.0) for name in METRICS])
+            if errors
+            else np.zeros((0, 0)),
         ),
         links=LinkTable(table.index, links),
         bandwidth_requested_mbps=np.array(
             bandwidth_requested_mbps or [0.0] * count, dtype=np.float64
         ),
         placed_in_run=np.array(placed or [0] * count, dtype=np.int64),
+        recently_placed=np.array(recently_placed, dtype=np.int64),
         host_ports=ports or {},
         assigned_pods=AssignedPods().with_pods(zip(assigned_pods, places, strict=True)),
         mounts={
@@ -72,8 +78,8 @@ def view(
             for place in set(places)
         },
         namespaces=Namespaces({space.name: space.labels for space in spaces}),
-        pod_selectors=PodSelectors(each for each in resources if isinstance(each, PodSelector)),
-        storage=Storage.of(resources),
+        pod_selectors=PodSelectors(each for each in objects if isinstance(each, PodSelector)),
+        storage=Storage.of(objects),
     )
 
 

@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from leadline_controller.framework.cluster_objects import Claim, StorageClass, Volume
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.resources import Claim, StorageClass, Volume
-from leadline_controller.kubeobjects.resources import read_claim, read_storage_class, read_volume
+from leadline_controller.kubeobjects.cluster_objects import (
+    read_claim,
+    read_storage_class,
+    read_volume,
+)
 
 from tests.controller.builders import pod
 

@@ -1,21 +1,27 @@
-"""The loop that tells of misspelt labels of nodes."""
+"""The loops that tell of misspelt labels of nodes, and ask what pods use."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 
+import pytest
 from leadline_controller import loops
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     Event,
+    ForbiddenError,
     InvalidError,
     Leadership,
+    NotFoundError,
+    PodUsage,
     UnavailableError,
 )
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 
-from tests.controller.api.api_harness import FakeLeadership
+from tests.controller.inspect.harness import FakeLeadership
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 
@@ -112,3 +118,52 @@ async def test_a_standby_tells_nothing() -> None:
     standby.leading = False
     async with warning(cluster, standby):
         assert told(cluster) == []
+
+
+class Metered:
+    """A metrics API that answers or fails, at times that it notes."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.error: Exception | None = None
+        self.asked_s: list[float] = []
+
+    async def pod_usage(self) -> Sequence[PodUsage]:
+        self.asked_s.append(self.clock.now_s())
+        if self.error is not None:
+            raise self.error
+        return [USED]
+
+
+USED = PodUsage("default", "web-1", 0.5, 1e6, 1e9)
+
+
+@pytest.mark.parametrize(
+    "error", [NotFoundError("404"), ForbiddenError("403"), UnavailableError("503"), ValueError("?")]
+)
+async def test_a_metrics_api_that_is_away_costs_one_line_and_is_asked_ever_more_rarely(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    clock, used, is_listed = ManualClock(), list[Sequence[PodUsage]](), False
+    source = Metered(clock)
+    task = asyncio.create_task(loops.follow_usage(source, lambda: is_listed, used.append, clock))
+    await clock.advance(100.0)
+    assert source.asked_s == []
+    is_listed = True
+    await clock.advance(60.5)  # at 101 and 161 s: the pods are looked for each second
+    assert (used, source.asked_s) == ([[USED]], [101.0])
+    source.error = error
+    await clock.advance(7200.0)
+    waits_s = [later - at for at, later in pairwise(source.asked_s)]
+    assert waits_s[:6] == [60.0, 120.0, 240.0, 480.0, 900.0, 900.0]
+    assert set(waits_s[6:]) == {900.0}
+    assert used == [[USED], ()]
+    source.error = None
+    await clock.advance(960.0)
+    assert used[-1] == [USED]
+    assert len([each for each in caplog.records if "metrics API" in each.message]) == 1
+    source.error = error
+    await clock.advance(60.0)
+    assert len([each for each in caplog.records if "metrics API" in each.message]) == 2
+    task.cancel()

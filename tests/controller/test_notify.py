@@ -77,7 +77,7 @@ async def test_the_watchdog_is_fed_only_while_every_loop_has_heartbeats(
     receiver, path = systemd
     now_s = 0.0
     heartbeats = Heartbeats(lambda: now_s)
-    beat = heartbeats.part("measuring")
+    heartbeat = heartbeats.part("measuring")
     notifier = Notifier({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "40000"})
     feeding = asyncio.create_task(feed(notifier, heartbeats))
     assert await heard(receiver) == b"WATCHDOG=1"
@@ -88,7 +88,7 @@ async def test_the_watchdog_is_fed_only_while_every_loop_has_heartbeats(
         pass
     await asyncio.sleep(0.1)  # ten times the pause between two
     assert not pending(receiver)
-    beat()
+    heartbeat()
     assert await heard(receiver) == b"WATCHDOG=1"
     assert len(caplog.records) == 1
     feeding.cancel()

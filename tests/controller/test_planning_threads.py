@@ -1,30 +1,26 @@
 """Plans are made in threads, and the watch goes on meanwhile."""
 
-from collections.abc import Mapping
 from itertools import count
 from random import Random
 
 import numpy as np
 import pytest
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Filter, FilterResult, Strategy
+from leadline_controller.framework.cluster_objects import PodSelector
+from leadline_controller.framework.cycle import FilterResult, Rule, Strategy
 from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
-from leadline_controller.framework.ports import PodChanged, Relisted, ResourceChanged
-from leadline_controller.framework.resources import PodSelector
+from leadline_controller.framework.ports import ObjectChanged, PodChanged, Relisted
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.keda.scaler import ScalerService, Trigger
 from leadline_controller.preferences import rule
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.rescheduling.suggestions import Suggestions
 from leadline_controller.scheduling.batches import BatchPlanner, NoMoves
-from leadline_controller.scheduling.decision_step import DecisionProfile
-from leadline_controller.scheduling.scaler_service import ScalerService, Trigger
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.settings import Settings
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
-from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_controller.wiring import Controller
 
 from tests.support.manual_clock import ManualClock
@@ -51,20 +47,16 @@ def pod(name: str, node: str | None = "n1", app: str = "web") -> Pod:
 class Busy:
     """A cluster in which a pod of a new kind comes while a filter reads the kinds of the view."""
 
-    def __init__(self) -> None:
+    def __init__(self, strategy: Strategy) -> None:
         self.clock = ManualClock(1000.0)
         settings = Settings(rescheduling=ReschedulingSettings("automatic", cooldown_s=0.0))
-        self.controller = Controller(settings, MemoryCluster(NODES), clock=self.clock)
+        filters = {**FILTERS, "Busy": self._busy}
+        self.rule = Rule(strategy, filters, Random(1), rule("on"))
+        self.controller = Controller(settings, MemoryCluster(NODES), self.rule, clock=self.clock)
         self.state: ClusterState = self.controller.state
         self.state.apply(Relisted(tuple(NODES), (pod("a"), pod("b", "n2"))))
         self.came = 0
         self._numbers = count()
-
-    def filters(self) -> Mapping[str, Filter]:
-        return {**FILTERS, "Busy": self._busy}
-
-    def how(self, strategy: Strategy) -> SchedulingProfile:
-        return SchedulingProfile(strategy, self.filters(), Random(1), prefer=rule("on"))
 
     def _busy(self, view: ClusterView, _: Pod) -> FilterResult:
         kinds = view.assigned_pods.kinds
@@ -72,46 +64,38 @@ class Busy:
         name = f"new-{next(self._numbers)}"
         self.state.apply(PodChanged(pod(name, app=name)))
         selector = (Requirement("app", "In", ("web",)),)
-        self.state.apply(ResourceChanged(PodSelector("Service", "default", name, selector)))
+        self.state.apply(ObjectChanged(PodSelector("Service", "default", name, selector)))
         assert [len(each) for each in reading] == [len(kinds)]
         self.came += 1
         return FilterResult.all_pass(view)
 
 
 async def test_a_plan_of_moves() -> None:
-    here = Busy()
-    async with here.controller.rescheduling(here.how(Dacs())):
-        assert here.controller.rescheduler is not None
-        await here.controller.rescheduler.plan()
+    here = Busy(Dacs())
+    await here.controller.rescheduler.plan()
     assert here.came
 
 
 async def test_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Busy()
+    here = Busy(KubeDsm())
     monkeypatch.setattr(Suggestions, "_why_not", lambda _: "")
-    async with here.controller.rescheduling(here.how(KubeDsm())):
-        assert here.controller.suggestions is not None
-        await here.controller.suggestions.suggest()
+    assert here.controller.suggestions is not None
+    await here.controller.suggestions.suggest()
     assert here.came
 
 
 async def test_a_batch() -> None:
-    here, strategy = Busy(), KubeDsm()
-    profile = DecisionProfile(strategy, here.filters(), Random(1))
+    here = Busy(KubeDsm())
     waiting = pod("c", None)
     here.state.apply(PodChanged(waiting))
     view = here.state.view(here.controller.telemetry, 1000.0)
-    await BatchPlanner(here.state, profile, strategy, NoMoves).plan(view, [waiting])
+    await BatchPlanner(here.state, here.rule, NoMoves()).plan(view, [waiting])
     assert here.came
 
 
 async def test_the_replicas_that_keda_is_told() -> None:
-    here = Busy()
-    profile = DecisionProfile(Dacs(), here.filters(), Random(1))
-    telemetry = TelemetryState(TimesToLive())
-    service = ScalerService(
-        here.state, telemetry, profile, here.clock, lambda _counter, _client: 1.0
-    )
+    here = Busy(Dacs())
+    service = ScalerService(here.controller.step, lambda _counter, _client: 1.0)
     trigger = Trigger("default", {"app": "web"}, "request-rate", "requests_total")
     assert await service.value(trigger) == 1.0
     assert here.came

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import socket
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,65 +14,51 @@ import aiohttp
 import grpc
 import pytest
 from leadline_controller import loops, wiring
-from leadline_controller.api.settings import (
-    ExtenderSettings,
-    HealthSettings,
-    KedaSettings,
-    MetricsSettings,
-    ServeSettings,
-)
-from leadline_controller.api.web_settings import WebSettings, WebTls
-from leadline_controller.config import Settings
-from leadline_controller.decisions.log import BOUND, GONE
-from leadline_controller.decisions.store import HistorySettings
+from leadline_controller.extender.service import extender_rule
 from leadline_controller.framework.model import Layer, Node, Pod
-from leadline_controller.framework.ports import ImagePull, NotFoundError, Relisted
+from leadline_controller.framework.ports import ImagePull, NotFoundError, PodUsage, Relisted
+from leadline_controller.history.log import BOUND, GONE
+from leadline_controller.history.store import HistorySettings
 from leadline_controller.kubeobjects.manifest import read_node
+from leadline_controller.map.settings import WebSettings, WebTls
+from leadline_controller.notifications import loop
+from leadline_controller.notifications.settings import NotifySettings
 from leadline_controller.notify import LATE_S, Heartbeats
 from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import LookupSettings
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.serve.settings import (
+    ExtenderSettings,
+    GrpcSettings,
+    HealthSettings,
+    KedaSettings,
+    MetricsSettings,
+)
+from leadline_controller.settings import Settings
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent
-from leadline_controller.wiring import servers
+from leadline_controller.wiring import Servers
 from leadline_wire.v1 import control_pb2 as control
 from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
 from leadline_wire.v1.status_pb2 import GetStatusRequest
 from leadline_wire.v1.status_pb2_grpc import DiagnosisStub
 
-from tests.controller.api.api_harness import FakeLeadership
-from tests.controller.api.extender_server import post
-from tests.controller.probing import test_scheduler as probing
-from tests.controller.scheduling.extender_harness import args, pending, pod_manifest, wide
+from tests.controller.extender.harness import args, pending, pod_manifest, wide
+from tests.controller.extender.listening import post
+from tests.controller.inspect.harness import FakeLeadership
+from tests.controller.notifications.harness import LocalReceiver
+from tests.controller.probing import harness as probing
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.ports import free_port
+from tests.support.tasks import running, until
 
 NODES = [wide("n1", 10), wide("n2", 1000)]
 ANY_PORT = ExtenderSettings("127.0.0.1:0")
-
-
-@asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def eventually(condition: Any) -> bool:
-    for _ in range(4500):
-        if condition():
-            return True
-        await asyncio.sleep(0.02)
-    return False
 
 
 @pytest.mark.parametrize("standalone", [True, False])
@@ -81,58 +67,52 @@ async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
 ) -> None:
     settings = Settings(extender=ANY_PORT, warm_up_s=0.0, standalone=standalone)
     cluster = MemoryCluster([read_node(each) for each in NODES])
-    controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
-    work = controller.scheduler(how).run() if standalone else controller.follow()
-    async with servers.extender(controller, how, controller.cluster) as address, running(work):
+    controller = wiring.Controller(settings, cluster)
+    async with (
+        Servers(controller).serving() as addresses,
+        wiring.running(*controller.placing()),
+    ):
+        address = addresses["extender"]
         other = cluster.put_pod(pending(pod_manifest("other", 50)))
         own = cluster.put_pod(Pod("default", "own"))
-        assert address is not None
-        assert await eventually(lambda: controller.state.pod(own.uid) is not None)
+        await until(lambda: controller.state.pod(own.uid) is not None)
         _, answer = await post(address, "filter", args(pod_manifest("other", 50), ["n1", "n2"]))
         assert (answer["NodeNames"], answer["Error"]) == (["n2"], "")
         await cluster.bind(other, "n2")
-        assert await eventually(
+        await until(
             lambda: (
                 (record := controller.decisions.get("default/other")) and record.outcome == BOUND
             )
         )
         if standalone:
-            assert await eventually(lambda: cluster.pod("default/own").node_name)
+            await until(lambda: cluster.pod("default/own").node_name)
         assert (cluster.pod("default/own").node_name is not None) == standalone
-        assert await eventually(lambda: [e for e in cluster.events if e.about.name == "other"])
+        await until(lambda: [e for e in cluster.events if e.about.name == "other"])
         gone = cluster.put_pod(pending(pod_manifest("gone", 5000)))
-        assert await eventually(lambda: controller.state.pod(gone.uid) is not None)
+        await until(lambda: controller.state.pod(gone.uid) is not None)
         await post(address, "filter", args(pod_manifest("gone", 5000), ["n1", "n2"]))
         cluster.remove_pod("default/gone")
-        assert await eventually(
+        await until(
             lambda: (record := controller.decisions.get("default/gone")) and record.outcome == GONE
         )
 
 
-async def test_without_extender_settings_there_is_no_extender() -> None:
-    settings = Settings()
-    controller = wiring.Controller(settings, MemoryCluster())
-    async with servers.extender(
-        controller, wiring.scheduling_profile(settings), controller.cluster
-    ) as address:
-        assert address is None
-
-
-async def test_every_filter_runs_where_the_settings_say_so() -> None:
-    every = Settings(extender=ExtenderSettings("127.0.0.1:0", every_filter=True))
-    for settings, runs in ((every, True), (Settings(extender=ANY_PORT), False)):
-        how = wiring.extender_profile(settings, wiring.scheduling_profile(settings))
-        assert ("NodeResourcesFit" in how.filters) == runs == how.check_unmodelled
-        assert how.own.keys() == {"NodeBandwidthFit"}
+async def test_only_what_has_a_section_is_answered_and_nothing_is_counted_for_nobody() -> None:
+    controller = wiring.Controller(
+        Settings(serve=GrpcSettings("127.0.0.1:0"), broker_port=free_port()), MemoryCluster()
+    )
+    async with Servers(controller).serving() as addresses:
+        assert list(addresses) == ["grpc"]
+    assert controller.instruments is None
 
 
 @pytest.mark.parametrize("every", [True, False])
-async def test_a_strategys_own_filter_also_runs_in_the_extender(every: bool) -> None:
-    extender = ExtenderSettings("127.0.0.1:0", every_filter=every)
-    settings = Settings(strategy="response-time", extender=extender)
-    how = wiring.extender_profile(settings, wiring.scheduling_profile(settings))
-    assert "ResponseTime" in how.filters
-    assert how.own.keys() == {"NodeBandwidthFit", "ResponseTime"}
+async def test_what_runs_in_the_extender(every: bool) -> None:
+    """The strategy's own filter does, and kube-scheduler's where the settings say so."""
+    ours = wiring.scheduling_rule(Settings(strategy="response-time"))
+    filters = extender_rule(ours, every_filter=every).filters.keys()
+    assert filters >= {"NodeBandwidthFit", "ResponseTime"}
+    assert ("NodeResourcesFit" in filters) == every
 
 
 # Metrics.
@@ -152,15 +132,13 @@ async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
         decisions=HistorySettings(tmp_path / "decisions.db"),
     )
     cluster = MemoryCluster([read_node(each) for each in NODES])
-    controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
+    controller = wiring.Controller(settings, cluster)
     async with (
         controller.storing_decisions(),
-        servers.metrics(controller, "dacs") as address,
-        servers.extender(controller, how, cluster) as extender,
-        running(controller.scheduler(how).run()),
+        Servers(controller).serving() as addresses,
+        wiring.running(*controller.placing()),
     ):
-        assert address is not None
-        assert extender is not None
+        address, extender = addresses["metrics"], addresses["extender"]
         for name in ("a", "b"):
             cluster.put_pod(Pod("default", name))
         cluster.put_pod(Pod("default", "huge", requests={"cpu": 10**9}))
@@ -187,36 +165,43 @@ async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
         assert not missing, text
 
 
-async def test_without_its_section_prometheus_is_not_answered_and_nothing_is_counted() -> None:
-    controller = wiring.Controller(Settings(), MemoryCluster())
-    async with servers.metrics(controller, "dacs") as address:
-        assert address is None
-    assert controller.instruments is None
-
-
 def test_all_certificates_of_the_settings_are_watched() -> None:
     files = [Path(f"/{name}.pem") for name in ("cert", "key", "ca")]
     settings = Settings(web=WebSettings("127.0.0.1:0", WebTls(*files)))
     controller = wiring.Controller(settings, MemoryCluster(), login=Path("/login.pem"))
-    source = servers.inspection_source(controller, "dacs")
-    assert [each.setting for each in source.certificates] == [
+    assert [each.setting for each in controller.certificates] == [
         "web.tls.cert_file",
         "web.tls.client_ca_file",
         "kubernetes.kubeconfig",
     ]
 
 
-Serving = AbstractAsyncContextManager[str | None]
-SERVERS: dict[str, Callable[[wiring.Controller, SchedulingProfile], Serving]] = {
-    "web": lambda controller, _: servers.web(controller, "dacs"),
-    "metrics": lambda controller, _: servers.metrics(controller, "dacs"),
-    "extender": lambda controller, how: servers.extender(controller, how, controller.cluster),
-    "keda": lambda controller, how: servers.keda(controller, how),
-    "health": lambda controller, _: servers.health(controller),
-}
+async def test_a_problem_of_the_doctor_is_told_and_the_doctor_says_that_it_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "LOOK_S", 0.01)
+    cluster = MemoryCluster()
+    async with LocalReceiver().serving() as receiver:
+        settings = Settings(
+            serve=GrpcSettings("127.0.0.1:0"),
+            broker_port=free_port(),
+            notify=NotifySettings("ntfy", f"{receiver.url}/topic", after_s=0.0),
+        )
+        controller = wiring.Controller(settings, cluster)
+        async with (
+            Servers(controller).serving() as addresses,
+            wiring.running(*controller.work()),
+            grpc.aio.insecure_channel(addresses["grpc"]) as channel,
+        ):
+            await until(lambda: "broker" in str(receiver.got))
+            status = await DiagnosisStub(channel).GetStatus(GetStatusRequest())
+        assert status.notifications.receiver == receiver.url.replace("http://", "ntfy at ")
+        assert status.notifications.age_s < 90
+        assert "notifications" in status.fine
+        assert "broker-away" in dict(await cluster.read_notes())["told"]
 
 
-@pytest.mark.parametrize("section", SERVERS)
+@pytest.mark.parametrize("section", ["web", "metrics", "extender", "keda", "health"])
 async def test_a_server_whose_port_is_taken_comes_when_it_is_free(
     section: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,17 +209,16 @@ async def test_a_server_whose_port_is_taken_comes_when_it_is_free(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         at = f"127.0.0.1:{port}"
-        settings = Settings(
-            serve=ServeSettings("127.0.0.1:0"),
-            web=WebSettings(at),
-            metrics=MetricsSettings(at),
-            extender=ExtenderSettings(at),
-            keda=KedaSettings(at),
-            health=HealthSettings(at),
-        )
+        made: dict[str, Any] = {
+            "web": WebSettings(at),
+            "metrics": MetricsSettings(at),
+            "extender": ExtenderSettings(at),
+            "keda": KedaSettings(at),
+            "health": HealthSettings(at),
+        }
+        settings = replace(Settings(serve=GrpcSettings("127.0.0.1:0")), **{section: made[section]})
         clock = ManualClock()
         controller = wiring.Controller(settings, MemoryCluster(), clock=clock)
-        how = wiring.scheduling_profile(settings)
 
         async def problems(channel: grpc.aio.Channel) -> list[str]:
             status = await DiagnosisStub(channel).GetStatus(GetStatusRequest())
@@ -242,11 +226,10 @@ async def test_a_server_whose_port_is_taken_comes_when_it_is_free(
             return [f"{x.where}: {x.what}" for x in status.problems if x.kind == "address-taken"]
 
         async with (
-            servers.grpc(controller, "dacs") as address,
-            grpc.aio.insecure_channel(address) as channel,
-            SERVERS[section](controller, how) as served,
+            Servers(controller).serving() as addresses,
+            grpc.aio.insecure_channel(addresses["grpc"]) as channel,
         ):
-            assert served is None
+            assert list(addresses) == ["grpc"]
             why = f"{section} address {at}: cannot listen there"
             (line,) = [each for each in caplog.messages if why in each]
             assert "going on without it" in line
@@ -279,18 +262,18 @@ async def test_the_budget_is_that_of_the_boards_that_are_probed(
         "leadline_controller.wiring.controller.BrokerSession.is_prompt", lambda _: True
     )
     node = Node("n1", addresses=("192.0.2.1",))
-    settings = Settings(serve=ServeSettings("127.0.0.1:0"), broker_port=free_port())
+    settings = Settings(serve=GrpcSettings("127.0.0.1:0"), broker_port=free_port())
     controller = wiring.Controller(settings, MemoryCluster([node]))
     agent = Agent("n1", address="192.0.2.1", probes=("icmp",))
     controller.telemetry.birth(agent, TelemetryBuilder().stamp("n1"))
     async with (
-        servers.grpc(controller, "dacs") as address,
-        grpc.aio.insecure_channel(address) as channel,
+        Servers(controller).serving() as addresses,
+        grpc.aio.insecure_channel(addresses["grpc"]) as channel,
     ):
         stub = InspectionStub(channel)
         answer = await stub.GetBudget(control.GetBudgetRequest())
         assert (list(answer.nodes), answer.leader) == ([], True)
-        async with controller.probing(), running(controller.follow()):
+        async with wiring.running(controller.measure(), controller.follow()):
             for _ in range(4500):
                 answer = await stub.GetBudget(control.GetBudgetRequest())
                 if answer.nodes:
@@ -305,7 +288,7 @@ async def test_the_leader_writes_what_it_measured_at_its_end_and_a_standby_write
 ) -> None:
     path = tmp_path / "d.db"
     settings = Settings(
-        serve=ServeSettings("127.0.0.1:0"),
+        serve=GrpcSettings("127.0.0.1:0"),
         broker_port=free_port(),
         decisions=HistorySettings(path),
     )
@@ -317,7 +300,7 @@ async def test_the_leader_writes_what_it_measured_at_its_end_and_a_standby_write
         Stamp(bytes(16), 1, 1, 1, controller.clock.now_s()),
         BoardReading({"cpu_percent": 20.0}),
     )
-    async with controller.storing_decisions(), controller.probing():
+    async with controller.storing_decisions(), running(controller.measure()):
         while controller.sampler._minute < 0:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.01)
     with closing(sqlite3.connect(path)) as connection:
@@ -352,12 +335,51 @@ def measuring(
     )
 
 
+class Metered:
+    """A metrics API."""
+
+    async def pod_usage(self) -> Sequence[PodUsage]:
+        return [PodUsage("default", "web-1", 0.3, 5e7, 1e9)]
+
+
+@pytest.mark.parametrize("assumed_load", [True, False])
+def test_assumed_load_can_be_turned_off(assumed_load: bool) -> None:
+    controller = wiring.Controller(Settings(assumed_load=assumed_load), MemoryCluster())
+    controller.state.apply(Relisted((Node("n1"),), ()))
+    view = controller.state.view(controller.telemetry, 0.0)
+    assert (view.assumed is not None) == assumed_load
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores"),
+    [
+        (Settings(), 0.3),
+        (Settings(metrics_api=False), 0.1),
+        (Settings(assumed_load=False), 0.1),
+    ],
+)
+async def test_what_running_pods_use_is_expected_of_their_siblings(
+    settings: Settings, cores: float
+) -> None:
+    cluster = MemoryCluster([read_node(each) for each in NODES])
+    web = Pod("default", "web-1", labels={"app": "web"}, node_name="n1", ready=True)
+    cluster.put_pod(web)
+    clock = ManualClock()
+    controller = wiring.Controller(settings, cluster, clock=clock, usage=Metered())
+    work = [] if controller.usage is None else [controller.follow_usage(controller.usage)]
+    async with wiring.running(controller.follow(), *work):
+        await until(lambda: controller.state.listed)
+        await clock.advance(2.0)
+    new = replace(web, name="web-2", uid="2", node_name=None)
+    assert controller.state.recent.expected.of(new).cpu_cores == cores
+
+
 @asynccontextmanager
 async def ticking(
     sent: probing.LeaseRecorder, turn: FakeLeadership, clock: ManualClock
 ) -> AsyncIterator[wiring.Controller]:
     """The loop of a controller that sends what is due, on a clock that a test moves."""
-    controller = wiring.Controller(Settings(), MemoryCluster(), turn, clock)
+    controller = wiring.Controller(Settings(), MemoryCluster(), leadership=turn, clock=clock)
     boards = probing.ProbeHarness("n1", "n2")
     probe_scheduler = ProbeScheduler(
         boards.telemetry.state, sent.send, ProbeSettings(probing.LIMITS), lambda: boards.nodes
@@ -387,7 +409,11 @@ async def test_measuring_beats_only_while_the_brokers_session_runs() -> None:
     clock, is_running = ManualClock(), True
     heartbeats = Heartbeats(clock.now_s)
     controller = wiring.Controller(
-        Settings(), MemoryCluster(), FakeLeadership(), clock, heartbeats=heartbeats
+        Settings(),
+        MemoryCluster(),
+        leadership=FakeLeadership(),
+        clock=clock,
+        heartbeats=heartbeats,
     )
     boards = probing.ProbeHarness("n1")
     probe_scheduler = ProbeScheduler(
@@ -459,8 +485,7 @@ async def test_the_settings_of_probing_reach_its_scheduler(monkeypatch: pytest.M
         budget=BandwidthBudget(link_time_share=0.0),
         uplinks=(Uplink("lte", frozenset({"n2"})),),
     )
-    async with wiring.Controller(settings, MemoryCluster([])).probing():
-        pass
+    wiring.Controller(settings, MemoryCluster([]))
     (probing_as,) = given
     assert (probing_as.limits, probing_as.budget) == (settings.limits, settings.budget)
     assert (probing_as.uplinks, probing_as.anchors) == (settings.uplinks, settings.anchors)
@@ -469,7 +494,7 @@ async def test_the_settings_of_probing_reach_its_scheduler(monkeypatch: pytest.M
 async def test_retained_messages_of_new_nodes_are_requested_once() -> None:
     clock, fetched = ManualClock(), list[str]()
     cluster = MemoryCluster([read_node(each) for each in NODES])
-    controller = wiring.Controller(Settings(), cluster, FakeLeadership(), clock)
+    controller = wiring.Controller(Settings(), cluster, leadership=FakeLeadership(), clock=clock)
     boards = probing.ProbeHarness()
     probe_scheduler = ProbeScheduler(
         boards.telemetry.state, boards.sent.send, ProbeSettings(), lambda: boards.nodes
@@ -478,7 +503,7 @@ async def test_retained_messages_of_new_nodes_are_requested_once() -> None:
         await clock.advance(1)
         assert fetched == []
         async with running(controller.follow()):
-            assert await eventually(lambda: controller.state.listed)
+            await until(lambda: controller.state.listed)
             await clock.advance(5)
             assert fetched == ["n1", "n2"]  # once
 
@@ -494,12 +519,12 @@ class Kubelets:
             yield pull
         await asyncio.Event().wait()
 
-    async def read_secret(self, key: str) -> dict[str, Any]:
+    async def read_secret(self, key: str) -> bytes:
         raise NotFoundError(f"secret {key}")
 
 
-def layered_controller(settings: Settings) -> wiring.Controller:
-    controller = wiring.Controller(settings, MemoryCluster())
+def layered_controller(settings: Settings, pulls: Kubelets) -> wiring.Controller:
+    controller = wiring.Controller(settings, MemoryCluster(), pulls=pulls)
     controller.state.apply(Relisted((Node("n1"),), (Pod("default", "web", "u", node_name="n1"),)))
     agent = Agent("n1", version="", hardware_model="", address="")
     controller.telemetry.birth(agent, Stamp(b"0" * 16, 1, 1, 0, 0.0))
@@ -509,10 +534,11 @@ def layered_controller(settings: Settings) -> wiring.Controller:
 
 
 async def test_a_pull_teaches_the_nodes_speed_and_a_lower_bound_of_its_link() -> None:
-    controller = layered_controller(Settings(images=LookupSettings(enabled=False)))
     began = ImagePull("n1", "u", "reg.example/web:1")
-    async with controller.looking_up_images(Kubelets(began, replace(began, took_s=2.2))):
-        assert await eventually(
+    pulls = Kubelets(began, replace(began, took_s=2.2))
+    controller = layered_controller(Settings(images=LookupSettings(enabled=False)), pulls)
+    async with running(controller.look_up_images()):
+        await until(
             lambda: (
                 controller.state.images.table(controller.state.table).pull_mbps.tolist()
                 == [pytest.approx(80.0)]
@@ -528,9 +554,10 @@ async def test_a_pull_teaches_the_nodes_speed_and_a_lower_bound_of_its_link() ->
 async def test_a_pull_that_fails_is_logged_once_and_the_next_ones_count(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller = layered_controller(Settings(images=LookupSettings(enabled=False)))
     began = ImagePull("n1", "u", "reg.example/web:1")
     bad = replace(began, image="bad")
+    pulls = Kubelets(bad, bad, began, replace(began, took_s=2.2))
+    controller = layered_controller(Settings(images=LookupSettings(enabled=False)), pulls)
     observe = controller.state.images.observe
 
     def fail_once_bad(pull: ImagePull) -> float | None:
@@ -539,10 +566,9 @@ async def test_a_pull_that_fails_is_logged_once_and_the_next_ones_count(
         return observe(pull)
 
     monkeypatch.setattr(controller.state.images, "observe", fail_once_bad)
-    pulls = Kubelets(bad, bad, began, replace(began, took_s=2.2))
-    async with controller.looking_up_images(pulls):
+    async with running(controller.look_up_images()):
         table = controller.state.table
-        assert await eventually(
+        await until(
             lambda: controller.state.images.table(table).pull_mbps.tolist() == [pytest.approx(80)]
         )
     assert caplog.text.count("a pull on node n1 is not counted: ArithmeticError") == 1
@@ -554,13 +580,10 @@ async def test_no_registry_is_asked_by_rules_that_cannot_be_read(
     file = tmp_path / "registries.yaml"
     file.write_text("mirrors: [hunter2]")
     settings = Settings(images=LookupSettings(registries_file=file))
-    controller = layered_controller(settings)
-    async with controller.looking_up_images(Kubelets()):
-        assert controller.image_lookup is None
+    assert layered_controller(settings, Kubelets()).image_lookup is None
     assert "no registry is asked" in caplog.text
     assert "hunter2" not in caplog.text
     file.write_text("configs: {reg.example: {auth: {password: hunter2, token: hunter2}}}")
-    async with controller.looking_up_images(Kubelets()):
-        assert controller.image_lookup is not None
+    assert layered_controller(settings, Kubelets()).image_lookup is not None
     assert f"{file}: not supported and left out: configs.reg.example.auth.token" in caplog.text
     assert "hunter2" not in caplog.text

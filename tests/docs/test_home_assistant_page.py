@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import yaml
-from leadline_controller.api import state_publisher
-from leadline_controller.api.home_assistant import (
+from leadline_controller.homeassistant import publisher
+from leadline_controller.homeassistant.messages import (
     EXPIRES_AFTER,
     REFRESHED_AFTER,
     BoardState,
@@ -62,9 +62,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"otherwise every {REFRESHED_AFTER} intervals" in text
     assert f"not repeated for {EXPIRES_AFTER} intervals" in text
     assert f"unavailable {EXPIRES_AFTER} intervals" in text
-    assert f"told at {state_publisher._MOST_DISCOVERIES} a second" in text
+    assert f"told at {publisher._MOST_DISCOVERIES} a second" in text
     assert f"{10_000 / interval_s:.0f} messages a second" in text
-    assert state_publisher._GONE_AFTER_S == 600
+    assert publisher._GONE_AFTER_S == 600
 
 
 def test_the_examples_entities_are_those_of_home_assistant() -> None:

@@ -13,13 +13,19 @@ import pytest
 import yaml
 from leadline_agent import config as agent
 from leadline_bundle.targets import TARGETS
-from leadline_controller import config as controller
-from leadline_controller.api.settings import ExtenderSettings, ServeSettings
-from leadline_controller.cli.__main__ import built_in
-from leadline_controller.decisions.store import HistorySettings
+from leadline_controller import settings as controller
+from leadline_controller.cli.__main__ import OPTIONAL, built_in
+from leadline_controller.history.store import HistorySettings
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.probing.budgets import BandwidthBudget
 from leadline_controller.probing.planning import ProbeLimits
+from leadline_controller.serve.settings import (
+    DEFAULT_ADDRESS,
+    DEFAULT_REMOTE_ADDRESS,
+    ExtenderSettings,
+)
+
+from tests.kube.sources import kubernetes_version
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -86,6 +92,15 @@ def test_the_example_has_the_pages_machines(inventory: dict[str, Any]) -> None:
         assert f"`{name}`" in TEXT or name in {"pi-2", "pi-3"}  # between `pi-1` to `pi-4`
 
 
+def test_the_control_machine_may_be_the_server(inventory: dict[str, Any]) -> None:
+    (snippet,) = re.findall(
+        r"```yaml\n(.*?)```", section("A server that is the control machine"), re.S
+    )
+    (server,) = yaml.safe_load(snippet).values()
+    assert server["ansible_connection"] == "local"
+    assert server["ansible_host"] == hosts(inventory)["server"]
+
+
 def test_the_example_has_all_groups_and_no_other(inventory: dict[str, Any]) -> None:
     groups = set(inventory["children"])
     assert groups == {"leadline_broker", "leadline_controllers", "leadline_agents"}
@@ -134,7 +149,7 @@ def test_play_runs_a_playbook_of_the_collection(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [TEXT, README], ids=["install.md", "README.md"])
 def test_each_command_of_leadline_is_one(text: str) -> None:
     commands = set(re.findall(r"^leadline ([a-z]+)", "\n".join(blocks(text)), re.MULTILINE))
-    assert {"nodes", "explain"} <= commands <= {*built_in(), "experiment"}
+    assert {"nodes", "explain"} <= commands <= {*built_in(), *OPTIONAL}
 
 
 def test_each_variable_is_one_of_the_roles() -> None:
@@ -171,11 +186,12 @@ def test_the_ports_are_the_roles_own() -> None:
     opened = section("What is opened")
     extender = ExtenderSettings().address
     assert defaults("controller")["controller_extender_address"] == extender
-    assert (ServeSettings().address, extender) == ("127.0.0.1:25505", "127.0.0.1:25506")
+    assert (DEFAULT_REMOTE_ADDRESS, extender) == ("127.0.0.1:25505", "127.0.0.1:25506")
+    assert f"`{DEFAULT_ADDRESS.removeprefix('unix:')}`" in opened
     for port, where in (
         (defaults("broker")["broker_port"], "broker |"),
         (ProbeLimits().port, "a board, while a lease"),
-        (25505, "controller, 127.0.0.1 |"),
+        (25505, "controller, all addresses, with `leadline_remote` only |"),
         (25506, "controller, 127.0.0.1, in extender mode only |"),
     ):
         assert f"| {port}/tcp | {where}" in opened
@@ -204,29 +220,22 @@ def test_its_numbers_are_the_defaults(tmp_path: Path) -> None:
 
 
 def test_the_first_pod_is_one_that_leadline_places() -> None:
-    manifest = yaml.safe_load(block("kind: Pod").split("END'\n")[1].split("END\n")[0])
+    text = block("kind: Pod").split("END'\n")[1].split("END\n")[0]
+    manifest, service = yaml.safe_load_all(text)
     pod = read_pod(manifest)
+    assert service["spec"]["selector"].items() <= pod.labels.items()
+    assert f":{service['spec']['ports'][0]['nodePort']}` in a browser" in TEXT
     assert pod.scheduler_name == controller.Settings().scheduler_name
     assert f"leadline explain {pod.key}" in block("kind: Pod")
-    assert f"delete pod {pod.name}`" in " ".join(TEXT.split())
+    assert f"delete pod,service {pod.name}`" in " ".join(TEXT.split())
     assert defaults("controller")["controller_mode"] == "standalone"
+
+
+def test_k3s_has_the_kubernetes_of_the_tests() -> None:
+    named = re.findall(r"get\.k3s\.io \| (?:INSTALL_K3S_VERSION=(\S+))?", TEXT)
+    assert named == [f"{kubernetes_version({})}+k3s1"] * 2
 
 
 def test_what_a_pi_needs_is_what_preflight_asks_for() -> None:
     asked = block("cgroup_enable").strip()
     assert asked in rollout()
-
-
-@pytest.mark.parametrize("page", ["install.md", "k3s.md"])
-def test_its_links_lead_somewhere(page: str) -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", (DOCS / page).read_text()):
-        if not link.startswith("https://"):
-            name, _, anchor = link.partition("#")
-            file = DOCS / (name or page)
-            assert file.is_file(), link
-            assert not anchor or anchor in anchors(file), link
-
-
-def anchors(file: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from leadline_controller.api.request_rate import read_counter
-from leadline_controller.scheduling.scaler_service import read_trigger
+from leadline_controller.keda.request_rate import read_counter
+from leadline_controller.keda.scaler import read_trigger
 
 from tests.kube.keda import EXAMPLES
 

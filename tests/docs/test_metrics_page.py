@@ -2,27 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from leadline_agent import textfile
-from leadline_controller.api.instruments import Instruments
-from leadline_controller.api.metrics import MetricsReader, MetricsSource
-from leadline_controller.api.settings import MetricsSettings
-from leadline_controller.decisions.log import PENDING
-from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.store import HistorySettings
-from leadline_controller.framework.model import Pod
-from leadline_controller.rescheduling.journal import Journal
-from leadline_controller.telemetry.collectors import BoardReading
 from leadline_wire.v1 import telemetry_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.controller.api.api_harness import example_controller
-from tests.controller.api.test_metrics import known
+from tests.controller.metrics.scraped import controllers_metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-ROW = re.compile(r"\| (`leadline_.+?`) \| (gauge|counter|histogram) \| (.*?) \|")
+ROW = re.compile(r"\| (`leadline_.+?`) \| (gauge|counter|histogram)(?:: (.*?))? \|")
 Described = dict[str, tuple[str, frozenset[str]]]
 
 
@@ -48,35 +37,6 @@ def written(text: str) -> Iterator[tuple[str, tuple[str, frozenset[str]]]]:
             if family.name.startswith("leadline_"):
                 labels = frozenset(sample.labels) - {"le"}
                 yield f"{family.name}{total}", (family.type, labels)
-
-
-class _Moves:
-    """A rescheduler whose moves ended."""
-
-    def __init__(self) -> None:
-        self.endings = {"moved": 1}
-        self.journal = Journal.__new__(Journal)
-        self.journal.pause = None
-
-    def now_unix_s(self) -> float | None:
-        return None
-
-
-def controllers_metrics(folder: Path) -> str:
-    """What a controller writes that has every metric."""
-    harness = example_controller()
-    flags = {"throttled": False, "under_voltage": False}
-    reading = BoardReading({"cpu_celsius": 40.0, "used_mbps": 1.0}, flags=flags)
-    harness.telemetry.report("n1", harness.stamp("n1"), reading)
-    harness.telemetry.count_refusal("topic")
-    harness.telemetry.accepted_kinds["report"] += 1
-    instruments = Instruments()
-    harness.decisions._sink = instruments.count
-    harness.place(Pod("default", "huge", uid="u", requests={"cpu": 10**9}), PENDING)
-    object.__setattr__(harness.source, "rescheduler", _Moves)
-    history = Recorder(HistorySettings(folder / "decisions.db"))
-    source = MetricsSource(replace(known(harness), history=history), instruments, MetricsSettings())
-    return MetricsReader(source).begin()(False).decode()
 
 
 def test_the_page_has_just_the_metrics_that_are_written(tmp_path: Path) -> None:

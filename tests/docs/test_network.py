@@ -12,8 +12,6 @@ from leadline_controller.probing import bandwidth, budgets, information
 PAGE = Path(__file__).parents[2] / "docs" / "network.md"
 ROW = re.compile(r"^\| `(_?[A-Z][A-Z_]+)` \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 CHOSEN = ("derived", "given", "judgement", "tried")
-# It only numbers the places of a list.
-NOT_CHOSEN = {"_CONTRADICTED"}
 
 
 def constants() -> dict[str, list[float]]:
@@ -30,7 +28,7 @@ def constants() -> dict[str, list[float]]:
                     found[name] = [value[purpose] for purpose in sorted(value)]
                 elif isinstance(value, int | float):
                     found[name] = [value]
-    return {name: values for name, values in found.items() if name not in NOT_CHOSEN}
+    return found
 
 
 def number(text: str) -> float:

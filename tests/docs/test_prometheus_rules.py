@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.prometheus import promtool
+from tests.support.prometheus import DOCS, RULES, promtool
 
-DOCS = Path(__file__).parents[2] / "docs"
-RULES = DOCS / "examples" / "prometheus" / "leadline.rules.yml"
 TESTS = Path(__file__).with_name("prometheus_rules_test.yml")
 
 

@@ -1,18 +1,22 @@
-"""docs/versions.md names the releases that the tests are built with."""
+"""docs/versions.md names the releases that the tests are built with; and this checkout is one
+release, whoever names it."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import yaml
 from leadline_bundle.image import PYTHON
+from leadline_bundle.release import FOLDERS
 from leadline_bundle.targets import TARGETS
 
 from tests.chart.helm import CHART, VERSION
 from tests.kube.control_plane import KINE
 from tests.kube.gobuild import KEDA_MODULE
 from tests.kube.sources import kubernetes_version
+from tests.support.release import REPOSITORY
+from tests.support.release import VERSION as RELEASE
 
-REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "versions.md").read_text()
 
 
@@ -55,3 +59,25 @@ def test_the_page_has_the_versions_of_the_rest() -> None:
     assert row("KEDA") == keda
     wanted = (REPOSITORY / "tests/home_assistant/requirements.in").read_text()
     assert f"homeassistant=={row('Home Assistant')}\n" in wanted
+
+
+def test_make_version_writes_the_release_wherever_it_is_named(tmp_path: Path) -> None:
+    makefile = REPOSITORY / "Makefile"
+    listed = re.search(r"^VERSIONED := ((?:.*\\\n)*.*)$", makefile.read_text(), re.MULTILINE)
+    assert listed
+    names = listed[1].replace("\\\n", " ").split()
+    assert {f"{folder}/pyproject.toml" for folder in FOLDERS} < set(names)
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((REPOSITORY / name).read_text())
+    subprocess.run(["make", "-f", makefile, "version", "TO=9.8.7"], cwd=tmp_path, check=True)
+    for name in names:
+        before, after = ((f / name).read_text().splitlines() for f in (REPOSITORY, tmp_path))
+        changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+        assert changed, name
+        assert all(old.replace(RELEASE, "9.8.7") == new for old, new in changed), name
+
+
+def test_the_release_has_its_changes_and_its_wire() -> None:
+    assert f"\n## {RELEASE} - 20" in (REPOSITORY / "CHANGELOG.md").read_text()
+    assert (REPOSITORY / f"tests/proto/released/{RELEASE}.txt").is_file()

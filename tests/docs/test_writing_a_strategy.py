@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from leadline_controller.strategies import STRATEGIES
 
 PAGE = (Path(__file__).parents[2] / "docs/writing-a-strategy.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`([\w./-]+)`:\n```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
@@ -77,6 +78,7 @@ def test_it_is_listed_with_its_options(environ: dict[str, str]) -> None:
     listed = json.loads(leadline(environ, "strategies", "-o", "json"))
     assert listed[-1] == {
         "name": NAME,
+        "picks": "The node with the least load.",
         "paper": "none: an example",
         "better": "lower",
         "needs": ["cpu_percent", "memory_percent"],
@@ -107,9 +109,9 @@ def test_the_settings_take_it(project: Path, environ: dict[str, str]) -> None:
     program = """
 import sys
 from pathlib import Path
-from leadline_controller.config import load
-from leadline_controller.wiring import scheduling_profile
-print(scheduling_profile(load(Path(sys.argv[1]), {})).strategy)
+from leadline_controller.settings import load
+from leadline_controller.wiring import scheduling_rule
+print(scheduling_rule(load(Path(sys.argv[1]), {})).strategy)
 """
     output = run(environ, "-c", program, project / "controller.toml")
     assert output == "LeastLoaded(cpu_weight=0.75)\n"
@@ -143,4 +145,4 @@ def test_it_joins_an_experiment(environ: dict[str, str]) -> None:
 
 
 def test_where_it_is_not_installed_there_is_no_such_strategy() -> None:
-    assert NAME not in leadline(dict(os.environ), "strategies", "-o", "json")
+    assert NAME not in STRATEGIES

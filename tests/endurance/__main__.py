@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from tests.attack.check import Check
 from tests.endurance.samples import HEAD, flat
 from tests.endurance.simulated import JOURNAL_MB, Endurance, Run, simulate
+from tests.support.check import Check
 
 SHOWN_LINES = 12
 

@@ -25,7 +25,7 @@ from leadline_controller.framework.ports import (
     Relisted,
     UnavailableError,
 )
-from leadline_controller.snapshot.demo_cluster import DemoCluster
+from leadline_lab.demo_cluster import DemoCluster
 
 from tests.endurance.bookkeeper import Bookkeeper, NodeFacts, PodFacts
 from tests.endurance.loop import SimulatedLoop

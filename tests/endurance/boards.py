@@ -14,7 +14,7 @@ from math import inf
 from random import Random
 
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.session import BrokerReading
+from leadline_controller.telemetry.session import BrokerStatus
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -104,7 +104,7 @@ class Session:
         if self.connected:
             self._boards.send(lease)
 
-    def keep(self, topic: str, payload: bytes, expiry_s: int | None = None, qos: int = 0) -> None:
+    def retain(self, topic: str, payload: bytes, expiry_s: int | None = None, qos: int = 0) -> None:
         pass
 
     def request_retained(self, nodes: Sequence[str]) -> None:
@@ -128,9 +128,9 @@ class Session:
     def check(self) -> None:
         pass
 
-    def reading(self) -> BrokerReading:
+    def status(self) -> BrokerStatus:
         heard_s = self._now_s() if self.connected else None
-        return BrokerReading("simulated", self.connected, self._since_s, heard_s)
+        return BrokerStatus("simulated", self.connected, self._since_s, heard_s)
 
 
 class EnduringBoards(Boards):

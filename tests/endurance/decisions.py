@@ -19,7 +19,8 @@ def compare(path: Path, book: Bookkeeper, now_s: float) -> int:
     many were compared. Raises sqlite3.Error."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         rows = connection.execute(
-            "SELECT uid, node FROM decisions WHERE outcome = 'bound' ORDER BY id DESC LIMIT ?",
+            "SELECT record ->> 0, record ->> 1 FROM decisions WHERE record ->> 6 = 'bound'"
+            " ORDER BY id DESC LIMIT ?",
             (_ROWS,),
         ).fetchall()
     recorded = defaultdict[str, list[str]](list)

@@ -4,31 +4,26 @@ clocks and connections. It can be killed, or lose power, and another one goes on
 from __future__ import annotations
 
 import asyncio
+import gzip
 import shutil
-import sqlite3
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
-from leadline_controller import loops
-from leadline_controller.api.settings import MetricsSettings
-from leadline_controller.config import Settings
-from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.schema import APPLICATION_ID, MIGRATIONS
-from leadline_controller.decisions.store import HistorySettings, Store
-from leadline_controller.decisions.times import Moment
+from leadline_controller.history.recorder import Recorder
+from leadline_controller.history.store import HistorySettings, Store
+from leadline_controller.history.times import Moment
 from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.notify import Heartbeats
+from leadline_controller.serve.settings import MetricsSettings
+from leadline_controller.settings import Settings
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.wiring.controller import Controller, running
-from leadline_controller.wiring.profiles import scheduling_profile
 
 from tests.endurance.api_server import Connection, SimulatedApiServer
 from tests.endurance.boards import EnduringBoards, Session
@@ -38,7 +33,6 @@ from tests.endurance.loop import SimulatedLoop
 _BEHIND_BYTES = 16 << 20
 _FIRST_UP_S, _LEAST_S = 20.0, 1e-6
 _JOURNAL = "decisions.db-wal"
-_RUNNING: ContextVar[Process] = ContextVar("running")
 
 
 class Clock:
@@ -71,7 +65,7 @@ class CountingRecorder(Recorder):
         """Whether the clock must not go on."""
         return self.asked > 0 or self.waiting_bytes() > _BEHIND_BYTES
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """Wait until the thread does nothing, so that its files can be copied."""
         while self._busy_s is not None:
             time.sleep(0.001)
@@ -115,28 +109,34 @@ class Process:
         self.elector = LeaderElector(self.connection, name, self.clock)
         self.connection.fence = self.elector
         self.recorder = CountingRecorder(history, self.moment)
-        self.controller = Controller(
-            self._settings,
-            self.connection,
-            self.elector,
-            self.clock,
-            heartbeats=Heartbeats(self.clock.now_s),
-        )
-        self.controller.history = self.recorder
-        self.controller.decisions = DecisionLog(sink=self.controller._decided, now=self.moment)
         self._boards = boards
-        self._stop = asyncio.Event()
         self._session: Session | None = None
+        wiring = "leadline_controller.wiring.controller"
+        with (
+            patch(f"{wiring}.Recorder", lambda *_: self.recorder),
+            patch(f"{wiring}.BrokerSession", self._connected),
+        ):
+            self.controller = Controller(
+                self._settings,
+                self.connection,
+                leadership=self.elector,
+                clock=self.clock,
+                heartbeats=Heartbeats(self.clock.now_s),
+                now=self.moment,
+            )
+        self._stop = asyncio.Event()
         self.begun_s = server.loop.now_s
         self.task = asyncio.create_task(self._run(), name=name)
 
     def moment(self) -> Moment:
-        """In place of decisions.times.now."""
+        """In place of history.times.now."""
         up_s = self.clock.now_s()
         return Moment(self._boot_id, up_s, self._unix_s() - up_s)
 
-    def session(self, ingestor: TelemetryIngestor) -> Session:
-        """Its session with the broker."""
+    def _connected(
+        self, _settings: object, ingestor: TelemetryIngestor, handler: object = None
+    ) -> Session:
+        """In place of BrokerSession."""
         self._session = Session(self._boards, ingestor, self.clock.now_s)
         return self._session
 
@@ -145,24 +145,14 @@ class Process:
         return not self.task.done() and self.controller.state.listed and self.elector.leads()
 
     async def _run(self) -> None:
-        _RUNNING.set(self)
         controller = self.controller
-        how = scheduling_profile(self._settings)
         async with (
             controller.storing_decisions(),
-            running(self.elector.run()) as electing,
-            controller.probing(),
-            controller.rescheduling(how),
-            controller.ordering_replicas(),
-            running(
-                loops.warn_about_nodes(
-                    self.connection, controller.state.nodes, self.elector, self.clock
-                )
-            ),
-            running(controller.scheduler(how).run()) as scheduling,
             running(self._stop.wait()) as stopping,
+            running(self.elector.run()) as electing,
+            running(*controller.work()) as working,
         ):
-            ends = (electing, scheduling, stopping)
+            ends = (electing, working, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
     async def end(self) -> None:
@@ -179,7 +169,7 @@ class Process:
         self.task.cancel()
         if to is None:
             return
-        self.recorder.settle()
+        self.recorder.wait_idle()
         to.mkdir()
         for name in (self.path.name, _JOURNAL):
             if (self.folder / name).exists():
@@ -199,17 +189,8 @@ class Process:
         return 32 + copied * (24 + page_bytes)
 
 
-def new_session(
-    _settings: object, ingestor: TelemetryIngestor, companion: object = None
-) -> Session:
-    """In place of BrokerSession, for the process that asks."""
-    return _RUNNING.get().session(ingestor)
-
-
-def write_first_version(path: Path) -> None:
-    """A database as the version before wrote it, without history."""
+def write_older_version(path: Path) -> None:
+    """A database as the version before wrote it."""
     path.parent.mkdir(parents=True)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        MIGRATIONS[0](connection)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute("PRAGMA user_version = 1")
+    older = Path(__file__).parents[1] / "controller/history/decisions-version-2.db.gz"
+    path.write_bytes(gzip.decompress(older.read_bytes()))

@@ -1,6 +1,7 @@
 """Hours on real parts: a controller's process with its account's rights, mosquitto, a real API
-server, 200 boards that report over MQTT, and pods that come and go, while everything goes away in
-turn. The same bookkeeper as in the simulation, over a watch of the API server.
+server, 200 boards that report each second over MQTT, pods that come and go, and a client that asks
+all the time, while everything goes away in turn. The same bookkeeper as in the simulation, over a
+watch of the API server.
 """
 
 from __future__ import annotations
@@ -18,10 +19,7 @@ from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
-from tests.attack.check import Check
-from tests.attack.soak_clients import Client
 from tests.attack.units import TRACEBACK
-from tests.bench.boards import CLUSTER, Pace, reporting
 from tests.endurance.bookkeeper import NodeFacts
 from tests.endurance.decisions import compare
 from tests.endurance.real_users import PODS, Cluster
@@ -31,16 +29,21 @@ from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.kwok import side_by_side
 from tests.kube.objects import node
+from tests.support.boards import CLUSTER, Pace, reporting
+from tests.support.check import Check
+from tests.support.inspection_client import ANSWER_S, POLL_S, Client
 from tests.support.mosquitto import Broker
 from tests.support.ports import free_port
 from tests.system.daemons import Daemon, RestartableBroker, eventually
 
 BOARDS, CHURN_PER_S, LIFE_S = 200, 10.0, 90.0
 DECISIONS_MB, JOURNAL_MB = 16, 8
-REPORT_S, BOARD_LIFE_S = 10.0, 600.0
+REPORT_S, BOARD_LIFE_S = 1.0, 120.0
 CPU_M, MEMORY_MIB, PODS_MOST = 1000, 2048, 30
 BROKER_AWAY_S, API_AWAY_S, DOWN_S = 15.0, 20.0, 3.0
-OUTAGES = 14
+# One in so many minutes, but each kind once.
+MINUTES_AN_OUTAGE, LEAST_OUTAGES = 8.5, 2
+HEARD_S, HEARD_AGAIN_S = 30.0, 60.0
 # Of the time: so many restarts are over, so that the last two thirds are of one process.
 KILLED_AT, UPGRADED_AT = (0.08, 0.17), 0.27
 SETTLED_S, RESTED_S, LOOK_S = 60.0, 150.0, 10.0
@@ -59,11 +62,14 @@ class Real:
     controller: Daemon
     log: Path
     cluster: Cluster
+    client: Client
     metrics: str
     samples: list[Sample] = field(default_factory=list)
-    restarts: int = 0
+    restarts: list[tuple[float, float]] = field(default_factory=list)  # the monotonic clock
     compared: int = 0
     disturbed_s: float = 0.0
+    lost: int = 0  # reports, while neither broker nor controller was away
+    lost_before: int = 0
 
     @property
     def database(self) -> Path:
@@ -76,8 +82,7 @@ class Real:
         rss, descriptors, threads = process_now(self.controller.pid)
         now_s = cluster.now_s()
         with cluster.lock:
-            if now_s - self.disturbed_s > RESTED_S:
-                self.compared += compare(self.database, book, now_s)
+            self.compare_decisions(now_s)
             found = Sample(
                 now_s,
                 rss,
@@ -89,7 +94,7 @@ class Real:
                 book.counts["bound"],
                 book.counts["gone, bound"] + book.counts["gone, pending"],
                 len(book.pending),
-                self.restarts,
+                len(self.restarts),
                 sum(book.violations.values()),
             )
         self.samples.append(found)
@@ -107,10 +112,12 @@ class Real:
 
     def broker_away(self) -> str:
         """Kill the broker, and start it again, which has forgotten all."""
+        self.count_lost()
+        connected = self.controller.said(CONNECTED)
         self.broker.kill()
         time.sleep(BROKER_AWAY_S)
         self.broker.start()
-        self.disturbed_s = self.cluster.now_s()
+        self._heard_again(connected)
         return f"the broker was away for {BROKER_AWAY_S:.0f} s"
 
     def api_away(self) -> str:
@@ -123,20 +130,48 @@ class Real:
 
     def restart(self, number: signal.Signals) -> str:
         """End the controller, and start it again."""
+        self.count_lost()
+        begin_s = time.monotonic()
         self.controller.stop(number)
         time.sleep(DOWN_S)
         connected = self.controller.said(CONNECTED)
         self.controller.start()
-        self.controller.wait_said(CONNECTED, connected + 1)
-        self.restarts += 1
-        self.disturbed_s = self.cluster.now_s()
+        self._heard_again(connected)
+        self.restarts.append((begin_s, time.monotonic()))
         return f"the controller was ended with {number.name}, and started again"
+
+    def compare_decisions(self, now_s: float) -> None:
+        """Compare with the database, unless a kill lately took decisions that were not written."""
+        if now_s - self.disturbed_s > RESTED_S:
+            self.compared += compare(self.database, self.cluster.book, now_s)
+
+    def count_lost(self) -> None:
+        """What was lost since the last disturbance, by the gaps that the controller has seen."""
+        self.lost += self.client.lost - self.lost_before
+        self.lost_before = self.client.lost
+
+    def _heard_again(self, connected: int) -> None:
+        """What each board sent while the controller was not subscribed, its next report shows."""
+        self.controller.wait_said(CONNECTED, connected + 1)
+        back_s = time.monotonic()
+        # After a refused connection, gRPC waits a while before it tries again.
+        eventually(
+            lambda: (
+                self.client.answered_s > back_s
+                and not self.client.silent(time.monotonic() - back_s - 2 * POLL_S)
+            ),
+            bool,
+            "every board is heard again",
+            HEARD_AGAIN_S,
+        )
+        self.lost_before = self.client.lost
+        self.disturbed_s = self.cluster.now_s()
 
 
 @contextmanager
-def parts(folder: Path, hours: float) -> Iterator[Real]:
+def parts(folder: Path, hours: float, boards: int) -> Iterator[Real]:
     """All parts at work."""
-    names = [f"board-{number:03}" for number in range(BOARDS)]
+    names = [f"board-{number:03}" for number in range(boards)]
     with ExitStack() as cleanup:
         broker = RestartableBroker(None)
         cleanup.callback(broker.kill)
@@ -172,28 +207,34 @@ def parts(folder: Path, hours: float) -> Iterator[Real]:
             facts = {"cpu": CPU_M, "memory": MEMORY_MIB << 20, "pods": PODS_MOST}
             cluster.book.node_is(name, NodeFacts(facts))
         cleanup.enter_context(cluster.living())
-        cleanup.enter_context(Client(address).asking())
-        yield Real(plane, broker, controller, log, cluster, f"http://{scraped}/metrics")
+        client = Client(address)
+        cleanup.enter_context(client.asking())
+        eventually(lambda: client.silent(HEARD_S), lambda silent: not silent, "boards", START_S)
+        client.failures.clear()  # it asked before anybody answered
+        yield Real(plane, broker, controller, log, cluster, client, f"http://{scraped}/metrics")
 
 
 def schedule(real: Real, whole_s: float) -> list[tuple[float, Callable[[], str]]]:
     """What goes wrong and when, the next last."""
+    count = max(LEAST_OUTAGES, round(whole_s / 60 / MINUTES_AN_OUTAGE))
     due: list[tuple[float, Callable[[], str]]] = [
-        ((number + 0.5) / OUTAGES, real.broker_away if number % 2 else real.api_away)
-        for number in range(OUTAGES)
+        ((number + 0.5) / count, real.broker_away if number % 2 else real.api_away)
+        for number in range(count)
     ]
     due += [(share, partial(real.restart, signal.SIGKILL)) for share in KILLED_AT]
     due.append((UPGRADED_AT, partial(real.restart, signal.SIGTERM)))
     return sorted(((share * whole_s, act) for share, act in due), key=lambda each: -each[0])
 
 
-def endure(minutes: float, show: Callable[[str], object] = print) -> list[Check]:
+def endure(
+    minutes: float, show: Callable[[str], object] = print, boards: int = BOARDS
+) -> list[Check]:
     """Run for so long, with a table of each minute, and return what held."""
     whole_s = 60.0 * minutes
-    show(f"{BOARDS} boards, {CHURN_PER_S:g} pods a second, for {minutes:g} minutes")
+    show(f"{boards} boards, {CHURN_PER_S:g} pods a second, for {minutes:g} minutes")
     show(HEAD)
     with tempfile.TemporaryDirectory(prefix="leadline-endurance-") as name:
-        with parts(Path(name), minutes / 60) as real:
+        with parts(Path(name), minutes / 60, boards) as real:
             cluster, due, shown_s = real.cluster, schedule(real, whole_s), 0.0
             while (now_s := cluster.now_s()) < whole_s:
                 if due and now_s >= due[-1][0]:
@@ -233,7 +274,7 @@ def finished(real: Real) -> Iterator[Check]:
         counts, missing = book.counts, there ^ book.pods.keys()
         gone = counts["gone, bound"] + counts["gone, pending"]
         try:
-            real.compared += compare(real.database, book, cluster.now_s())
+            real.compare_decisions(cluster.now_s())
         except sqlite3.Error as error:
             book.violated("the database cannot be read", cluster.now_s(), str(error))
     yield Check(
@@ -251,6 +292,33 @@ def finished(real: Real) -> Iterator[Check]:
         f"{cluster.listings} lists; {'; '.join((*book.lines[:5], *cluster.faults))}",
         not book.violations and not cluster.faults,
     )
+    real.count_lost()
+    yield Check(
+        "reports",
+        "none lost while broker and controller are there",
+        f"{real.lost} lost",
+        real.lost == 0,
+    )
+    client = real.client
+    silent = client.silent(HEARD_S)
+    yield Check(
+        "boards",
+        f"each was heard in the last {HEARD_S:.0f} s",
+        f"{len(silent)} of {len(client.nodes)} silent",
+        not silent and len(client.nodes) == len(cluster.book.nodes),
+    )
+    failures = [
+        why
+        for at_s, why in client.failures
+        if not any(begin_s - ANSWER_S <= at_s <= end_s for begin_s, end_s in real.restarts)
+    ]
+    yield Check(
+        "inspection",
+        "every question is answered, outages or not, while there is a controller",
+        f"{len(failures)} failed {failures[:1]}",
+        not failures,
+    )
+    client.stop()
     code = real.controller.stop()
     tracebacks = real.controller.said(TRACEBACK)
     yield Check(

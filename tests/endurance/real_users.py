@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -17,6 +18,7 @@ from tests.endurance.bookkeeper import Bookkeeper, PodFacts
 from tests.kube.api import Api, ApiError, BulkApi
 from tests.kube.objects import pod
 from tests.kube.played_kubelets import RUNNING
+from tests.support.threads import beside
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -54,16 +56,11 @@ class Cluster:
     def living(self) -> Iterator[None]:
         """All threads run for the time of the block."""
         works = (self._watch, self._churn, self._kubelets, self._read_reasons)
-        threads = [threading.Thread(target=self._guarded, args=(each,)) for each in works]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._no_more.set()
-            self._over.set()
-            for thread in threads:
-                thread.join()
+        with beside(*(partial(self._guarded, each) for each in works), done=self._over):
+            try:
+                yield
+            finally:
+                self._no_more.set()
 
     def stop_churn(self) -> None:
         """No more pods come, and none go."""

@@ -9,7 +9,7 @@ from statistics import median
 
 import psutil
 
-from tests.attack.check import Check
+from tests.support.check import Check
 
 MB = 1_000_000
 # Freed memory that the allocator keeps, and tables that grow by doubling.
@@ -22,16 +22,14 @@ LOG_SHARE, LOG_BYTES = 0.5, 20_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The process at one time. at_s: since the begin. log_bytes: written since the begin.
-    database_bytes: the file and its journal. The rest counts pods since the begin, but pending ones
-    now; restarts of the controller; and violations."""
+    """The process at one time. Pods are counted since the begin, but pending ones now."""
 
-    at_s: float
+    at_s: float  # since the begin
     rss_bytes: int
     descriptors: int
     threads: int
-    database_bytes: int
-    log_bytes: int
+    database_bytes: int  # the file and its journal
+    log_bytes: int  # written since the begin
     created: int
     bound: int
     gone: int

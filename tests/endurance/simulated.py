@@ -21,10 +21,10 @@ from random import Random
 from unittest.mock import patch
 
 from leadline_controller import loops
-from leadline_controller.config import Settings
-from leadline_controller.decisions.store import HistorySettings
+from leadline_controller.history.store import HistorySettings
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
+from leadline_controller.settings import Settings
 from leadline_controller.telemetry.state import TimesToLive
 
 from tests.controller.probing.day_boards import CLUSTER, Plan
@@ -35,7 +35,7 @@ from tests.endurance.churn import Churn
 from tests.endurance.decisions import compare
 from tests.endurance.loop import SimulatedLoop
 from tests.endurance.members import Members
-from tests.endurance.process import Machine, Process, new_session, write_first_version
+from tests.endurance.process import Machine, Process, write_older_version
 from tests.endurance.samples import Sample, database_bytes, process_now
 
 HOUR_S = 3600.0
@@ -51,15 +51,15 @@ _SETTLED_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a run goes. churn_per_s: new pods a second in the busy share of each hour, and a
-    hundredth of it in the rest. faults: how often all goes wrong, 1.0 for the rates in FAULTS."""
+    """How a run goes."""
 
     hours: float = 72.0
     boards: int = 200
     seed: int = 0
+    # New pods a second in the busy share of each hour, and a hundredth of it in the rest.
     churn_per_s: float = 10.0
     busy_share: float = 0.1
-    faults: float = 1.0
+    faults: float = 1.0  # how often all goes wrong, 1.0 for the rates in FAULTS
     max_mb: int = 64
     sample_s: float = HOUR_S
 
@@ -159,7 +159,6 @@ class Endurance:
         run = self.run_as
         with (
             self.boards.agents_clock(),
-            patch("leadline_controller.wiring.controller.BrokerSession", new_session),
             patch.object(loops, "_PROBE_TICK_S", _TICK_S),
             patch.object(loops, "_ESTIMATE_EVERY_S", _ESTIMATE_S),
             patch.object(loops, "_SAMPLE_EVERY_S", _SAMPLER_S),
@@ -169,7 +168,7 @@ class Endurance:
                 first_s = self.random.uniform(0.0, self.boards.plan.report_every_s)
                 self.boards.at(first_s, partial(self.boards.report, board))
             folder = self._new_folder()
-            write_first_version(folder / "decisions.db")
+            write_older_version(folder / "decisions.db")
             self._begin(folder)
             self._again(self._next_arrival_s, lambda: self._churn.arrive(self._unix_s()))
             self._again(lambda: _LOOK_S, self._look)
@@ -177,7 +176,9 @@ class Endurance:
                 scale = run.boards / 200 if fault in self._members.faults else 1.0
                 if rate * scale * run.faults > 0:
                     gap_s = HOUR_S / (rate * scale * run.faults)
-                    self._again(partial(self._expovariate, gap_s), partial(self._fault, fault))
+                    # A number of its own for each: how often one comes depends on nothing else.
+                    gaps = Random(f"{run.seed} {fault}")
+                    self._again(partial(gaps.expovariate, 1 / gap_s), partial(self._fault, fault))
             while self.loop.now_s < run.hours * HOUR_S:
                 await asyncio.sleep(min(run.sample_s, run.hours * HOUR_S - self.loop.now_s))
                 await self._sample()
@@ -371,9 +372,6 @@ class Endurance:
             self.loop.call_later(gap_s(), turn)
 
         self.loop.call_later(gap_s(), turn)
-
-    def _expovariate(self, gap_s: float) -> float:
-        return self.random.expovariate(1 / gap_s)
 
     def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         what = context.get("exception") or context.get("message")

@@ -168,7 +168,7 @@ def test_help_lists_the_names_and_imports_no_library() -> None:
     code = (
         "import sys; from leadline_controller.cli.__main__ import run; "
         "run(['experiment', '--help']); "
-        "print({'matplotlib', 'simpy', 'highspy', 'networkx'} & set(sys.modules))"
+        "print({'matplotlib', 'simpy', 'highspy'} & set(sys.modules))"
     )
     argv = [sys.executable, "-c", code]
     text = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30).stdout

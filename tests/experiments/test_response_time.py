@@ -13,6 +13,7 @@ from leadline_controller.strategies.response_time import ResponseTime
 from leadline_experiments import response_time
 from leadline_experiments.response_time import (
     BREAKING,
+    FURTHER,
     ROBUSTNESS,
     Plan,
     best_of_all,
@@ -185,21 +186,6 @@ def result(experiment: Callable[[str], Run]) -> Result:
 
 
 @pytest.mark.experiment
-def test_one_claim_misses_and_has_a_reason(result: Result) -> None:
-    (miss,) = result.misses
-    assert (miss.table, miss.says) == ("Fig. 6", "it is stable from three replicas on")
-    assert miss.why
-    assert {claim.table for claim in result.claims} == {f"Fig. {n}" for n in range(3, 9)}
-
-
-@pytest.mark.experiment
-def test_no_claim_is_independent_of_the_stand_ins(result: Result) -> None:
-    assert {claim.kind for claim in result.claims} == {"fitted", "by-construction"}
-    built = {claim.says for claim in result.claims if claim.kind == "by-construction"}
-    assert "a scale-down takes the replica created last" in built
-
-
-@pytest.mark.experiment
 def test_no_profile_of_the_first_worker_is_right_for_both_statements() -> None:
     # What the miss's reason says, tried out.
     def throughput(method: Method, w1_ms: float) -> Sequence[float]:
@@ -251,10 +237,19 @@ def test_the_range_in_which_claims_hold_is_told(result: Result) -> None:
 
 
 @pytest.mark.experiment
-def test_the_settings_that_were_fitted_say_so(result: Result) -> None:
-    fitted = {name for name, setting in result.settings.items() if setting.source == "fitted"}
-    assert {"workers", "threshold", "profile, web"} <= fitted
-    assert result.settings["KEDA"].source == "paper"
+def test_going_round_again_is_the_same_up_to_the_papers_most_and_then_no_slower(
+    result: Result,
+) -> None:
+    rows = [row for row in result.rows if (row.table, row.metric) == (FURTHER, "response_ms")]
+    ours = {(row.case, row.option): row.ours for row in rows}
+    for (case, option), response_ms in ours.items():
+        rounds_ms = ours[case, "replicas=rounds"]
+        assert rounds_ms <= response_ms, (case, option)
+        if case.endswith(f" {max(LEVELS)} replicas"):
+            assert response_ms == pytest.approx(rounds_ms, rel=1e-3)
+        if case.endswith(" 8 replicas") and option != "replicas=rounds":
+            assert response_ms > 1.1 * rounds_ms
+    assert len(rows) == 2 * 3 * 5
 
 
 @pytest.mark.experiment

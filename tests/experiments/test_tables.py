@@ -52,28 +52,29 @@ def test_the_gap_is_in_percent_of_the_optimum() -> None:
     assert replace(row, optimum=0.0).gap_percent is None, "the gap in percent of 0 is undefined"
 
 
-def test_the_summary_has_headlines_figures_misses_and_settings() -> None:
+def test_the_summary_has_headlines_and_a_figure() -> None:
     page = summary(RESULT, "experiments/")
     tallied = "claims that hold: 1 of 1 independent, 0 of 1 fitted"
     assert page.startswith(f"## fake\n\nNobody, A Paper, Section 1. **{tallied.capitalize()}.**\n")
-    assert "[All values and claims](experiments/fake.md)" in page
+    assert "[All figures, values, claims and settings](experiments/fake.md)" in page
     assert "### Table 2: low load: dacs: wait_s\n" not in page, "one row needs no shared labels"
-    assert page.count("### ") == 3
+    assert page.count("### ") == 1
     assert "| low load | dacs | wait_s | 2 | 3.34 | +1.34 | 2 | +67.2 % |" in page
     assert "netsched" not in page
+    assert "![Seconds to wait](experiments/fake-fig1.svg)" in page
+    assert tally_text(RESULT.claims) == tallied
+
+
+def test_the_details_have_all_claims_misses_settings_figures_and_rows() -> None:
+    page = details(RESULT)
+    assert page.startswith("# fake: all values and claims\n")
+    assert "| Fig. 1 | 5 pods | All on n1. | independent | 5 | 5 | holds |" in page
     assert (
         "- The load differs.\n"
         "  - Table 2, low load: DACS waits less. Paper 50.0 %, here 30.0 % (fitted).\n"
     ) in page
-    assert "![Seconds to wait](experiments/fake-fig1.svg)" in page
     assert "| link | 1 Mbit/s, a minimum | paper |" in page
-    assert tally_text(RESULT.claims) == tallied
-
-
-def test_the_details_have_all_claims_and_rows() -> None:
-    page = details(RESULT)
-    assert page.startswith("# fake: all values and claims\n")
-    assert "| Fig. 1 | 5 pods | All on n1. | independent | 5 | 5 | holds |" in page
+    assert "![Seconds to wait](fake-fig1.svg)" in page
     assert "## Fig. 1: 5 pods: pods_n1\n" in page
     assert "| netsched |  | 2 | 3 | +1 |" in page
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kube.gobuild import cache, kept
+from tests.support.processes import waited_for
 
 LOCK = Path(__file__).parents[2] / "requirements-home-assistant.lock"
 DRIVER = Path(__file__).with_name("driver.py")
@@ -57,10 +58,7 @@ def home_assistant(folder: Path, settings: Mapping[str, Any]) -> Iterator[HomeAs
         yield HomeAssistant(process)
         assert process.stdin is not None
         process.stdin.close()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        waited_for(process, 60)
 
 
 def python(environ: Mapping[str, str] = os.environ) -> Path:

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.api.home_assistant import PublishSettings
 from leadline_controller.framework.ports import NodeDeleted, PodChanged
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.homeassistant.messages import PublishSettings
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.session import BrokerTls
 from leadline_controller.telemetry.state import Agent
 
-from tests.controller.api.api_harness import pod
-from tests.controller.api.state_brokers import (
+from tests.controller.homeassistant.home import Home
+from tests.controller.homeassistant.state_brokers import (
     CLUSTER,
     MosquittoBroker,
     MosquittoController,
     observed,
 )
-from tests.controller.api.test_state_publisher import Home
+from tests.controller.inspect.harness import pod
 from tests.home_assistant.instance import HomeAssistant, home_assistant
 from tests.support.broker_role import controller_of, role_broker
 from tests.support.certificates import Authority

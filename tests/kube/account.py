@@ -30,7 +30,7 @@ _FOLDERS = {
     "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
-MANIFESTS = ("rights", "preemption", "rescheduling", "deletion-cost")
+MANIFESTS = ("rights", "preemption", "metrics-api", "notes", "rescheduling", "deletion-cost")
 POLICY = "ValidatingAdmissionPolicy 'leadline-controller'"
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PATIENCE_S = 90.0
@@ -48,12 +48,18 @@ def path_of(manifest: dict[str, Any]) -> str:
     return f"{_FOLDERS[manifest['kind']]}/{manifest['metadata']['name']}"
 
 
+def agents_manifests() -> list[dict[str, Any]]:
+    """The manifests that `leadline kube manifests --agents` adds."""
+    folder = files("leadline_controller.kube") / "manifests"
+    return list(yaml.safe_load_all(folder.joinpath("agents/rights.yaml").read_text("utf-8")))
+
+
 @contextmanager
-def applied(admin: Api) -> Iterator[None]:
-    """Create the account and its rights for the duration of the block."""
+def applied(admin: Api, these: list[dict[str, Any]] | None = None) -> Iterator[None]:
+    """Create the account and its rights, or these manifests, for the duration of the block."""
     made = []
     try:
-        for manifest in manifests():
+        for manifest in manifests() if these is None else these:
             admin.create(_FOLDERS[manifest["kind"]], manifest)
             made.append(path_of(manifest))
         yield
@@ -111,7 +117,9 @@ class Right:
     verb: str
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}"
+        # Of all groups, only this one has a resource whose name another group has, too.
+        group = f".{self.group}" if self.group == "metrics.k8s.io" else ""
+        return f"{self.verb} {self.resource}{group}"
 
     @property
     def attributes(self) -> dict[str, str]:

@@ -136,6 +136,12 @@ class BulkApi(Api):
         return nullcontext(self._of_thread.connection)
 
 
+def authority_of(kubeconfig: Path) -> str:
+    """The authority of the API server's certificate, in PEM."""
+    (entry,) = yaml.safe_load(kubeconfig.read_text())["clusters"]
+    return _text(entry["cluster"], "certificate-authority", kubeconfig) or ""
+
+
 def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(entry for entry in entries if entry["name"] == name)
 

@@ -16,8 +16,8 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
-from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.kube.generator import THEMES, made
@@ -59,14 +59,14 @@ class Ours:
 
 def view_of(case: Object, state: ClusterState) -> ClusterView:
     """The view of the case's cluster, which replaces the earlier one in the state."""
-    resources = [
+    objects = [
         READERS[kind](manifest, kind)
         for name, kind in KINDS.items()
         for manifest in case.get(name) or ()
     ]
     nodes = tuple(read_node(manifest) for manifest in case["nodes"])
     pods = tuple(read_pod(manifest) for manifest in case.get("pods") or ())
-    state.apply(Relisted(nodes, pods, tuple(resources)))
+    state.apply(Relisted(nodes, pods, tuple(objects)))
     return state.view(TelemetryState(TimesToLive()), 0.0)
 
 
@@ -89,20 +89,18 @@ def ours_of(case: Object, state: ClusterState) -> Ours:
 
 @dataclass
 class Tally:
-    """Verdicts on nodes, by plugin; `themed` counts only the cases that are about the plugin.
-    looked: by filter, its verdicts on cases with a look at the nodes, and without.
-
-    unsafe: one line for each verdict that kube-scheduler alone refuses. stricter: by plugin,
-    the reasons for which Leadline alone refuses, without the names in them.
-    """
+    """Verdicts on nodes, by plugin; `themed` counts only the cases that are about the plugin."""
 
     both_accept: Counter[str] = field(default_factory=Counter)
     both_refuse: Counter[str] = field(default_factory=Counter)
     leadline_alone: Counter[str] = field(default_factory=Counter)
     themed: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    # By filter, its verdicts on cases with a look at the nodes, and without.
     looked: Counter[tuple[str, bool]] = field(default_factory=Counter)
     cases: Counter[str] = field(default_factory=Counter)
+    # One line for each verdict that kube-scheduler alone refuses.
     unsafe: list[str] = field(default_factory=list)
+    # By plugin, the reasons for which Leadline alone refuses, without the names in them.
     stricter: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def count(self, theme: str, label: str, verdicts: Verdicts, said: Ours) -> None:

@@ -14,9 +14,10 @@ from random import Random
 import numpy as np
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import feasible_nodes, filtered, pre_filter_failure
+from leadline_controller.framework.cycle import Rule, feasible_nodes, filtered, pre_filter_failure
 from leadline_controller.framework.preemption import best_candidates, find_candidates
 from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.strategies.kube_default import KubeDefault
 
 from tests.kube.compare import view_of
 from tests.kube.generator import PREEMPTION, made_preempting
@@ -46,7 +47,9 @@ def ours_of(case: Object, state: ClusterState) -> tuple[Choice, set[str]]:
         if node is not None and node in view.table.index and not each.finished
     ]
     budgets = state.budgets() or []
-    found = find_candidates(view, pod, FILTERS, results, placed, budgets, Random(1))
+    found = find_candidates(
+        view, pod, Rule(KubeDefault(), FILTERS, Random(1)), results, placed, budgets
+    )
     candidates = {
         names[each.node]: (tuple(victim.key for victim in each.victims), each.violations)
         for each in found

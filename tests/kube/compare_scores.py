@@ -23,13 +23,14 @@ from tests.kube.oracle import Judged, Oracle, Scored
 
 @dataclass
 class Comparison:
-    """Scores on nodes, by plugin. cases: those with two nodes or more to choose between. told:
-    of those, the cases in which the plugin gives them different scores. differing: one line for
-    each plugin and case in which anything is not as kube-scheduler has it."""
+    """Scores on nodes, by plugin."""
 
+    # Those with two nodes or more to choose between.
     cases: Counter[str] = field(default_factory=Counter)
+    # Of those, the cases in which the plugin gives them different scores.
     told: Counter[str] = field(default_factory=Counter)
     scores: Counter[str] = field(default_factory=Counter)
+    # One line for each plugin and case in which anything is not as kube-scheduler has it.
     differing: list[str] = field(default_factory=list)
 
     def count(self, label: str, case: Object, judged: Judged) -> None:

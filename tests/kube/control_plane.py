@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from tests.kube.gobuild import built, installed
 from tests.kube.sources import Binaries, Cluster, ControlPlaneError, Source, find_source
+from tests.support.processes import end
 
 __all__ = ["ControlPlane", "ControlPlaneError", "control_plane"]
 
@@ -84,15 +85,9 @@ class ControlPlane:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        finally:
-            if process.stdin:
-                process.stdin.close()
+        end(process, STOP_S)
+        if process.stdin:
+            process.stdin.close()
 
     def restart(self) -> None:
         """Stop and start with the same data, address and credentials."""

@@ -19,6 +19,7 @@ from typing import IO
 
 from tests.kube.gobuild import built
 from tests.kube.sources import ControlPlaneError, GoToolchain, find_source
+from tests.support.processes import end
 
 START_S = 120.0
 STOP_S = 60.0
@@ -81,15 +82,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     """End `process`, by force if it does not listen, and close its pipes."""
     if process.stdin:
         process.stdin.close()
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    finally:
-        if process.stdout:
-            process.stdout.close()
+    end(process, STOP_S)
+    if process.stdout:
+        process.stdout.close()
 
 
 def _ready_url(part: str, process: subprocess.Popen[bytes], log: Path) -> str:

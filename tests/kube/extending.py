@@ -20,14 +20,13 @@ from tests.system.daemons import Daemon, leadline
 
 @dataclass(frozen=True)
 class Extending:
-    """The controller's process, which schedules nothing itself. address: of the extender; caller:
-    kube-scheduler's TLS files, None without TLS; inspected: the address of the gRPC API."""
+    """The controller's process, which schedules nothing itself."""
 
     plane: ControlPlane
     controller: Daemon
-    address: str
-    caller: Certificate | None
-    inspected: str
+    address: str  # of the extender
+    caller: Certificate | None  # kube-scheduler's TLS files, None without TLS
+    inspected: str  # the address of the gRPC API
 
     @contextmanager
     def scheduler(self, *options: str, **limits: Any) -> Iterator[Part]:
@@ -59,10 +58,7 @@ def extending(
     server, caller = authority.server("127.0.0.1"), authority.client("kube-scheduler")
     address, inspected = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     config = folder / "controller.toml"
-    secured = (
-        f'bind = true\n[extender.tls]\nca_file = "{server.ca_file}"\n'
-        f'cert_file = "{server.cert_file}"\nkey_file = "{server.key_file}"\n'
-    )
+    secured = "bind = true\n" + server.toml("extender.tls")
     config.write_text(
         f"warm_up_s = 0\nbroker.port = {free_port()}\n"
         f'[kubernetes]\nkubeconfig = "{plane.kubeconfig}"\nstandalone = false\n'

@@ -22,6 +22,14 @@ KEDA_MODULE = Path(__file__).parent / "kedamodule"
 COMPLAINT_LINES = 5
 
 
+def print_built(build: Callable[[], object]) -> None:
+    """Build ahead of the tests, and print where; exit 1 with one line where that fails."""
+    try:
+        print(build())
+    except ControlPlaneError as error:
+        sys.exit(str(error))
+
+
 def built(go: Path, environ: Mapping[str, str]) -> Path:
     """Return the control plane binary, building it with `go` unless the cache has it."""
     versions = module_versions(environ)
@@ -55,6 +63,18 @@ def _of_module(
         _run([go, "build", *flags, "-o", str(folder / name), package], environ)
 
     return kept(cache(environ) / home / name, build)
+
+
+def built_module(module: Path, go: Path, environ: Mapping[str, str]) -> Path:
+    """Return the program of a Go module that needs no other, building it unless the cache has
+    it."""
+    home = f"{module.name}-{_fingerprint(go, environ, *_files(module))}"
+
+    def build(folder: Path) -> None:
+        flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
+        _run([go, "build", *flags, "-o", str(folder / module.name), "."], environ, module)
+
+    return kept(cache(environ) / home / module.name, build)
 
 
 def installed(

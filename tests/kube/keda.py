@@ -1,8 +1,6 @@
 """Runs KEDA's own operator and metrics adapter, as they are released, on a control plane.
 
-The aggregation layer reaches the adapter through a Service of type ExternalName, so that no service
-network is needed. The test control plane has no certificate for its proxy, so its requests count as
-anonymous, who may read external metrics here.
+See tests/kube/aggregation.py for how the adapter is reached.
 """
 
 from __future__ import annotations
@@ -10,18 +8,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from tests.kube.aggregation import aggregated, deleted, is_available
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane, ControlPlaneError
 from tests.kube.daemon import LOG_LINES, stop, toolchain
 from tests.kube.gobuild import keda as built_keda
+from tests.kube.gobuild import print_built
 from tests.kube.objects import Object, namespace
 from tests.kube.released import DYING_WITH_PARENT
 from tests.support.certificates import Authority
@@ -30,9 +29,7 @@ from tests.support.ports import free_port, wait_until
 START_S = 90.0
 NAMESPACE = "keda"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-METRICS = "v1beta1.external.metrics.k8s.io"
-API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+METRICS = "external.metrics.k8s.io"
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "keda"
 _OPERATOR = f"keda-operator.{NAMESPACE}.svc"
 _ADAPTER = f"keda-metrics-apiserver.{NAMESPACE}.svc"
@@ -78,9 +75,11 @@ def keda(plane: ControlPlane, work: Path) -> Iterator[Keda]:
         "KUBECONFIG": str(plane.kubeconfig),
     }
     with ExitStack() as cleanup:
-        for path, body in _objects(programs / "crds", secure):
+        for path, body in _objects(programs / "crds"):
             made = api.create(path, body)
-            cleanup.callback(_deleted, api, f"{path}/{made['metadata']['name']}")
+            cleanup.callback(deleted, api, f"{path}/{made['metadata']['name']}")
+        service_name = _ADAPTER.partition(".")[0]
+        cleanup.enter_context(aggregated(api, METRICS, service_name, NAMESPACE, secure))
         _wait_for_crds(api)
         operator, operator_log = _start(
             *(work, cleanup, environ, programs / "operator"),
@@ -118,49 +117,10 @@ def _start(
     return process, log
 
 
-def _objects(crds: Path, secure: int) -> Iterator[tuple[str, Object]]:
+def _objects(crds: Path) -> Iterator[tuple[str, Object]]:
     yield "/api/v1/namespaces", namespace(NAMESPACE)
     for file in sorted(crds.glob("keda.sh_*.yaml")) + sorted(crds.glob("eventing*.yaml")):
         yield CRDS, yaml.safe_load(file.read_text())
-    reading = {"apiGroups": ["external.metrics.k8s.io"], "resources": ["*"], "verbs": ["*"]}
-    discovering = {"nonResourceURLs": ["/apis", "/apis/*", "/openapi/*"], "verbs": ["get"]}
-    yield (
-        f"{RBAC}/clusterroles",
-        {"metadata": {"name": "test-external-metrics"}, "rules": [reading, discovering]},
-    )
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
-    anonymous = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
-    yield (
-        f"{RBAC}/clusterrolebindings",
-        {
-            "metadata": {"name": "test-external-metrics"},
-            "roleRef": {**role, "name": "test-external-metrics"},
-            "subjects": [{**anonymous, "name": "system:anonymous"}],
-        },
-    )
-    name = _ADAPTER.partition(".")[0]
-    port = {"port": secure, "name": "https"}
-    yield (
-        f"/api/v1/namespaces/{NAMESPACE}/services",
-        {
-            "metadata": {"name": name},
-            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [port]},
-        },
-    )
-    yield (
-        API_SERVICES,
-        {
-            "metadata": {"name": METRICS},
-            "spec": {
-                "service": {"name": name, "namespace": NAMESPACE, "port": secure},
-                "group": "external.metrics.k8s.io",
-                "version": "v1beta1",
-                "groupPriorityMinimum": 100,
-                "versionPriority": 100,
-                "insecureSkipTLSVerify": True,
-            },
-        },
-    )
 
 
 def _wait_for_crds(api: Api) -> None:
@@ -181,17 +141,9 @@ def _wait_until_served(api: Api, running: Keda) -> None:
             if process.poll() is not None:
                 last = " | ".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
                 raise ControlPlaneError(f"KEDA's {log.stem} ended: {last}")
-        conditions = api.get(f"{API_SERVICES}/{METRICS}").get("status", {}).get("conditions", [])
-        return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+        return is_available(api, METRICS)
 
     wait_until(served, "the external metrics API is available", START_S)
-
-
-def _deleted(api: Api, path: str) -> None:
-    try:
-        api.delete(path)
-    except (ApiError, OSError):
-        print(f"{path} is left in the test cluster", file=sys.stderr)
 
 
 def scaled_object(
@@ -229,13 +181,5 @@ def scaled_object(
     }
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Build KEDA ahead of the tests; exit 1 with one line where that fails."""
-    try:
-        print(folder())
-    except ControlPlaneError as error:
-        sys.exit(str(error))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    print_built(folder)

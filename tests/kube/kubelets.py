@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from leadline_controller.lab.kubelets import BINARIES, default_folder
+from leadline_lab.kubelets import BINARIES, default_folder
 
 from tests.kube.daemon import toolchain
 from tests.kube.gobuild import built_kubelet, installed

@@ -14,19 +14,19 @@ from random import Random
 from typing import Any, ClassVar
 
 import numpy as np
-from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Better, Rule, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.rescheduling.journal import HourlyBudgets
-from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingSettings
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.rescheduling.rescheduler import Mode, Rescheduler, ReschedulingSettings
+from leadline_controller.settings import Settings
+from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.wiring import Controller, running
 
 from tests.kube.api import Api, ApiError
-from tests.kube.objects import Object, node
+from tests.kube.objects import deployment, node
 
 CONTROLLERS = ["deployment-controller", "replicaset-controller", "disruption-controller"]
 NOTES = "/api/v1/namespaces/kube-system/configmaps/leadline-rescheduling"
@@ -68,30 +68,16 @@ class Town:
     def deployment(self, replicas: int = 1, suffix: str = "web", **spec: Any) -> str:
         """Create a Deployment on this town's nodes; returns its path."""
         name = f"{self.name}-{suffix}"
-        labels = {"app": name}
-        template: Object = {
-            "metadata": {"labels": labels},
-            "spec": {
-                "schedulerName": "leadline",
-                "nodeSelector": {"town": self.name},
-                "terminationGracePeriodSeconds": 1,
-                "containers": [
-                    {"name": "main", "image": "x", "resources": {"requests": {"cpu": "100m"}}}
-                ],
-                **spec,
-            },
+        whole = {
+            "schedulerName": "leadline",
+            "nodeSelector": {"town": self.name},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {"name": "main", "image": "x", "resources": {"requests": {"cpu": "100m"}}}
+            ],
+            **spec,
         }
-        self.api.create(
-            self._deployments,
-            {
-                "metadata": {"name": name},
-                "spec": {
-                    "replicas": replicas,
-                    "selector": {"matchLabels": labels},
-                    "template": template,
-                },
-            },
-        )
+        self.api.create(self._deployments, deployment(name, whole, replicas))
         self._made.append(f"{self._deployments}/{name}")
         return f"{self._deployments}/{name}"
 
@@ -160,7 +146,6 @@ class Moving:
 
     @property
     def rescheduler(self) -> Rescheduler:
-        assert self.controller.rescheduler is not None
         return self.controller.rescheduler
 
     async def knows(self, place: Town, nodes: list[str]) -> None:
@@ -185,11 +170,11 @@ async def moving(kubeconfig: Path, **settings: Any) -> AsyncIterator[Moving]:
     settings = {"mode": "manual", "cooldown_s": 0.0, "timeout_s": 20.0, **settings}
     settings.setdefault("budgets", HourlyBudgets(100, 100, 100))
     likes: dict[str, float] = {}
-    how = SchedulingProfile(Liking(likes), FILTERS, Random(7))
+    rule = Rule(Liking(likes), FILTERS, Random(7))
     async with KubeCluster.connect(kubeconfig) as cluster:
-        whole = Settings(rescheduling=ReschedulingSettings(**settings))
-        controller = Controller(whole, cluster)
-        async with controller.rescheduling(how), running(controller.scheduler(how).run()):
+        whole = Settings(warm_up_s=0.0, rescheduling=ReschedulingSettings(**settings))
+        controller = Controller(whole, cluster, rule)
+        async with running(*controller.placing()):
             await until(lambda: controller.state.listed)
             yield Moving(controller, likes)
 
@@ -225,3 +210,15 @@ def town(api: Api, nodes: int = 3) -> Iterator[Town]:
         yield made
     finally:
         made.clean()
+
+
+@asynccontextmanager
+async def controlling(account: Path, mode: Mode) -> AsyncIterator[None]:
+    rescheduling = ReschedulingSettings(
+        mode=mode, cooldown_s=0.0, timeout_s=20.0, budgets=HourlyBudgets(100, 100, 100)
+    )
+    rule = Rule(Dacs(), FILTERS, Random(7))
+    async with KubeCluster.connect(account) as cluster:
+        controller = Controller(Settings(warm_up_s=0.0, rescheduling=rescheduling), cluster, rule)
+        async with running(*controller.placing()):
+            yield

@@ -75,6 +75,25 @@ def pod(
     }
 
 
+def deployment(
+    name: str,
+    spec: Object,
+    replicas: int = 1,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
+    """Return a Deployment whose pods have this spec, and by default the label app of its name."""
+    labels = dict(labels or {"app": name})
+    metadata = {"labels": labels, "annotations": dict(annotations or {})}
+    template = {"metadata": metadata, "spec": spec}
+    selector = {"matchLabels": labels}
+    return {
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": selector, "template": template},
+    }
+
+
 def binding(pod: Object, node_name: str) -> Object:
     """Return the binding of a pod, as the API server answered it, to a node."""
     metadata = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}

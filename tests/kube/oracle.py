@@ -156,8 +156,3 @@ def refusals(verdicts: Verdicts) -> dict[str, set[str]]:
         node: {plugin for plugin, reason in plugins.items() if reason is not None}
         for node, plugins in verdicts.items()
     }
-
-
-def fitting(verdicts: Verdicts) -> set[str]:
-    """Return the nodes that no plugin rejects."""
-    return {node for node, plugins in refusals(verdicts).items() if not plugins}

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 from tests.kube.api import Api, ApiError
+from tests.support.threads import beside
 
 POLL_S = 0.05
 
@@ -36,13 +37,8 @@ def played_kubelets(
         elif "nodeName" in pod["spec"] and not _is_ready(pod) and becomes_ready(pod):
             api.patch(f"{path}/status", {"status": RUNNING})
 
-    thread = Thread(target=play)
-    thread.start()
-    try:
+    with beside(play, done=done):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 RUNNING = {

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 from tests.kube.api import Api, ApiError
 from tests.kube.objects import node, pod
+from tests.support.threads import beside
 
 PODS = "/api/v1/namespaces/default/pods"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -116,12 +117,11 @@ def hunt(api: Api) -> Iterator[Hunt]:
             with suppress(ApiError, OSError):
                 made.attend()
 
-    thread = Thread(target=play)
-    thread.start()
     try:
-        yield made
+        with beside(play, done=done):
+            try:
+                yield made
+            finally:
+                made.ends.set()
     finally:
-        made.ends.set()
-        done.set()
-        thread.join()
         made.clean()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,13 @@ def kube_scheduler(
     *,
     qps: float | None = None,
     burst: int | None = None,
-    extenders: Sequence[Mapping[str, Any]] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Daemon]:
     """Yield kube-scheduler at work on `plane`; arguments as in `scheduler_config`.
 
     Raises ControlPlaneError where it does not start, as with a configuration that it refuses.
     """
-    whole = scheduler_config(plane.kubeconfig, config, qps=qps, burst=burst, extenders=extenders)
+    whole = scheduler_config(plane.kubeconfig, config, qps=qps, burst=burst)
     with tempfile.TemporaryDirectory(prefix="leadline-scheduler-") as folder:
         file = Path(folder) / "config.json"
         file.write_text(json.dumps(whole))
@@ -46,13 +45,11 @@ def scheduler_config(
     *,
     qps: float | None = None,
     burst: int | None = None,
-    extenders: Sequence[Mapping[str, Any]] = (),
 ) -> Config:
     """Return a KubeSchedulerConfiguration of one scheduler without leader election.
 
     The top-level fields of `config` go over it. `qps` (calls per second) and `burst` (calls) limit
-    the client; None leaves kube-scheduler's defaults, 50 and 100. `extenders` are as `extender`
-    makes them.
+    the client; None leaves kube-scheduler's defaults, 50 and 100.
     """
     given = dict(config or {})
     limits = {name: value for name, value in (("qps", qps), ("burst", burst)) if value is not None}
@@ -61,38 +58,6 @@ def scheduler_config(
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
-        "extenders": [*given.pop("extenders", []), *extenders],
         **given,
         "clientConnection": connection,
     }
-
-
-def extender(
-    url: str,
-    *,
-    bind: bool = False,
-    weight: int = 1,
-    node_cache_capable: bool = True,
-    ignorable: bool = False,
-    authority: Path | None = None,
-    timeout_s: float = 30.0,
-) -> Config:
-    """Return the entry for an extender that filters and prioritises at `url`.
-
-    With `bind` it binds as well. `authority` is the certificate to trust where `url` is https.
-    """
-    entry: Config = {
-        "urlPrefix": url,
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "weight": weight,
-        "nodeCacheCapable": node_cache_capable,
-        "ignorable": ignorable,
-        "httpTimeout": f"{round(timeout_s * 1000)}ms",
-        "enableHTTPS": url.startswith("https:"),
-    }
-    if bind:
-        entry["bindVerb"] = "bind"
-    if authority:
-        entry["tlsConfig"] = {"caFile": str(authority)}
-    return entry

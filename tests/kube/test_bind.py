@@ -19,7 +19,6 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.kube.connection import Login
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.contracts.harnesses import PATIENCE_S
@@ -31,11 +30,9 @@ from tests.kube.wire import (
     broken_connection,
     connected,
     json_answer,
-    kubeconfig,
     no_answer,
     refusal,
 )
-from tests.support.ports import free_port
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 MADE = pod("p")
@@ -88,13 +85,6 @@ async def test_each_answer_is_the_right_error_and_nothing_is_sent_twice(
         with pytest.raises(error, match=message):
             await bind(server, POD, "n1")
     assert len(wire.requests) == 1 + warm
-
-
-async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
-    async with ApiServer.connect(Login(file)) as server:
-        with pytest.raises(UnavailableError, match=BINDING):
-            await bind(server, POD, "n1")
 
 
 async def test_a_fenced_binding_sends_its_remaining_time_as_timeout(tmp_path: Path) -> None:

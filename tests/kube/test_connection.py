@@ -26,7 +26,7 @@ def parts(plane: ControlPlane) -> tuple[dict[str, Any], dict[str, Any]]:
 
 async def version(login: Login) -> str:
     async with ApiServer.connect(login) as server:
-        return str((await server.get("/version"))["gitVersion"])
+        return str(json.loads(await server.get("/version"))["gitVersion"])
 
 
 @pytest.mark.cluster
@@ -55,7 +55,7 @@ async def test_an_expired_token_is_read_again(plane: ControlPlane, tmp_path: Pat
         kubeconfig(file, user=user, **cluster)
         with pytest.raises(UnavailableError, match="401"):
             await server.get("/api/v1/nodes")
-        assert (await server.get("/api/v1/nodes"))["kind"] == "NodeList"
+        assert json.loads(await server.get("/api/v1/nodes"))["kind"] == "NodeList"
 
 
 @pytest.mark.cluster

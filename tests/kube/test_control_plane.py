@@ -6,34 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.kube.api import Api, ApiError
+from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, ControlPlaneError, control_plane
 from tests.kube.gobuild import built
-from tests.kube.objects import binding, namespace, node, pod
+from tests.kube.objects import namespace, node, pod
+from tests.kube.scheduler import kube_scheduler
 from tests.kube.sources import GoToolchain, find_source, kubernetes_version
+from tests.support.ports import wait_until
 
 ROOT = Path(__file__).parents[2]
 PODS = "/api/v1/namespaces/default/pods"
 
 own = {name: value for name, value in os.environ.items() if name != "LEADLINE_TEST_KUBECONFIG"}
-
-
-def eventually(holds: Callable[[], bool], limit_s: float = 120.0) -> bool:
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -52,54 +41,6 @@ def test_the_api_is_ready_and_reports_its_version(api: Api) -> None:
     version = api.get("/version")["gitVersion"]
     is_built = isinstance(find_source(os.environ), GoToolchain)
     assert version == kubernetes_version(os.environ) if is_built else version.startswith("v1.")
-
-
-@pytest.mark.cluster
-def test_a_pod_is_bound_to_a_node(api: Api) -> None:
-    taint = {"key": "dedicated", "value": "radio", "effect": "NoSchedule"}
-    made_node = api.add_node(node("plane-n1", cpu="2", taints=[taint]))
-    made_pod = api.create(PODS, pod("plane-p1", cpu="500m"))
-    try:
-        assert made_node["spec"]["taints"] == [taint]
-        assert made_node["status"]["allocatable"]["cpu"] == "2"
-        assert "nodeName" not in made_pod["spec"]
-
-        api.create(f"{PODS}/plane-p1/binding", binding(made_pod, "plane-n1"))
-
-        assert api.get(f"{PODS}/plane-p1")["spec"]["nodeName"] == "plane-n1"
-        with pytest.raises(ApiError) as again:
-            api.create(f"{PODS}/plane-p1/binding", binding(made_pod, "plane-n1"))
-        assert again.value.code == 409
-    finally:
-        api.delete(f"{PODS}/plane-p1")
-        api.delete("/api/v1/nodes/plane-n1")
-
-
-@pytest.mark.cluster
-def test_a_new_namespace_takes_pods_and_issues_tokens_without_rights(
-    plane: ControlPlane, api: Api, tmp_path: Path
-) -> None:
-    api.create("/api/v1/namespaces", namespace("plane-rights"))
-    api.create("/api/v1/namespaces/plane-rights/serviceaccounts", {"metadata": {"name": "guest"}})
-    pods = "/api/v1/namespaces/plane-rights/pods"
-    api.create(pods, pod("p1"))
-    account = "/api/v1/namespaces/plane-rights/serviceaccounts/guest"
-    answer = api.create(f"{account}/token", {"spec": {"expirationSeconds": 600}})
-
-    guest = as_user(plane.kubeconfig, answer["status"]["token"], tmp_path / "guest")
-
-    with pytest.raises(ApiError) as refused:
-        guest.get(pods)
-    assert refused.value.code == 403
-    assert "system:serviceaccount:plane-rights:guest" in str(refused.value)
-
-
-def as_user(kubeconfig: Path, token: str, file: Path) -> Api:
-    config: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
-    for user in config["users"]:
-        user["user"] = {"token": token}
-    file.write_text(yaml.safe_dump(config))
-    return Api(file)
 
 
 @pytest.mark.cluster
@@ -129,11 +70,11 @@ def test_no_process_is_left_when_the_test_run_is_killed(tmp_path: Path) -> None:
     )
     run = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=own)
     try:
-        assert eventually((tmp_path / "kubeconfig").exists, limit_s=300)
+        wait_until((tmp_path / "kubeconfig").exists, "the plane runs", 300)
     finally:
         run.send_signal(signal.SIGKILL)
         run.wait()
-    assert eventually(lambda: processes_of(tmp_path) == [])
+    wait_until(lambda: not processes_of(tmp_path), "its processes end")
 
 
 @pytest.mark.cluster
@@ -162,6 +103,15 @@ def built_assets(folder: Path) -> Path:
         (folder / name).write_text(f'#!/bin/sh\nexec "{built(source.go, own)}" {name} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
+
+
+@pytest.mark.cluster
+def test_an_invalid_configuration_of_kube_scheduler_is_reported(plane: ControlPlane) -> None:
+    with (
+        pytest.raises(ControlPlaneError, match=r"kube-scheduler did not start.*percentageOfNodes"),
+        kube_scheduler(plane, {"percentageOfNodesToScore": 1000}),
+    ):
+        pass
 
 
 def test_a_control_plane_that_ends_early_is_reported_with_its_last_output(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_a_pod_with_an_unreadable_constraint_still_counts_its_requests() -> None
     assert found is not None
     assert (found.node_name, found.requests["cpu"], found.affinity) == ("n", 2000, ())
     assert found.problem is not None
-    assert "topologyKey: expected text" in found.problem
+    assert "topologyKey: expected the name" in found.problem
 
 
 def test_an_object_without_a_name_is_ignored(caplog: pytest.LogCaptureFixture) -> None:

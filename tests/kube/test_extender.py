@@ -23,7 +23,7 @@ import yaml
 from tests.attack.extender import all_at_once
 from tests.attack.extender_client import Address
 from tests.attack.extender_questions import of_labels, whole_question
-from tests.controller.scheduling.extender_harness import args, pod_manifest
+from tests.controller.extender.harness import args, pod_manifest
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.daemon import Daemon as Part
@@ -319,9 +319,7 @@ def small_question() -> bytes:
 def errors_to(scene: Scene, question: bytes, count: int = 1) -> list[str]:
     caller = scene.extending.caller
     assert caller is not None
-    shown = ssl.create_default_context(cafile=caller.ca_file)
-    shown.load_cert_chain(caller.cert_file, caller.key_file)
-    address = Address.of(scene.extending.address, shown)
+    address = Address.of(scene.extending.address, caller.context())
     return asyncio.run(all_at_once(address, question, count))
 
 
@@ -345,12 +343,10 @@ def test_spread_pods_may_be_bound_in_any_order(scene: Scene) -> None:
 def test_a_pod_that_kube_scheduler_did_not_filter_is_not_bound(scene: Scene) -> None:
     caller = scene.extending.caller
     assert caller is not None
-    shown = ssl.create_default_context(cafile=caller.ca_file)
-    shown.load_cert_chain(caller.cert_file, caller.key_file)
     scene.add("alone")
     uid = scene.api.get(f"{PODS}/alone")["metadata"]["uid"]
     binding = {"PodName": "alone", "PodNamespace": PLACE, "PodUID": uid, "Node": WIDE}
-    with closing(HTTPSConnection(scene.extending.address, context=shown)) as connection:
+    with closing(HTTPSConnection(scene.extending.address, context=caller.context())) as connection:
         connection.request("POST", "/bind", json.dumps(binding))
         answer = json.loads(connection.getresponse().read())["Error"]
     assert "no filter or prioritize call named this pod" in answer

@@ -17,7 +17,7 @@ from tests.kube.account import ACCOUNT, ADMISSION, POLICY, RBAC, granted, manife
 from tests.kube.api import MERGE_PATCH, Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.moving import ship_notes
-from tests.kube.objects import Object, pod
+from tests.kube.objects import Object, deployment, pod
 from tests.kube.volumes import SELECTED_NODE, claim, volume
 
 DEFAULT = "/api/v1/namespaces/default"
@@ -62,7 +62,7 @@ class Write:
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}
 METADATA: tuple[Object, ...] = (
     {"labels": {"app": "other"}},
-    {"annotations": {"other": "x"}},
+    {"annotations": {"leadline.dev/deletion-order": "true"}},
     {"annotations": {"kept": "other"}},
     {"annotations": {"kept": None}},
     {"finalizers": ["leadline.dev/x"]},
@@ -196,10 +196,7 @@ def described(name: str = NAME, **more: object) -> Object:
 
 def objects() -> Iterator[tuple[str, Object]]:
     """Collection and manifest of each object that is there."""
-    labels = {"app": NAME}
-    template = {"metadata": {"labels": labels}, "spec": pod(NAME)["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    yield f"{APPS}/deployments", {"metadata": described(), "spec": spec}
+    yield f"{APPS}/deployments", {**deployment(NAME, pod(NAME)["spec"]), "metadata": described()}
     yield PODS, pod(NAME, "2m", scheduler="nobody", annotations={"kept": "1"})
     yield PODS, pod(f"{NAME}-bound", nodeName="somewhere", scheduler="nobody")
     yield (

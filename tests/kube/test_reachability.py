@@ -24,8 +24,8 @@ def reachability(clock: Clock) -> ReachabilityLog:
 
 
 def test_before_the_first_answer_nothing_is_known(reachability: ReachabilityLog) -> None:
-    reading = reachability.reading()
-    assert (reading.url, reading.answered_s, reading.failures) == (URL, None, ())
+    status = reachability.status()
+    assert (status.url, status.answered_s, status.failures) == (URL, None, ())
 
 
 def test_a_failure_keeps_when_it_began_and_its_last_error(
@@ -38,10 +38,10 @@ def test_a_failure_keeps_when_it_began_and_its_last_error(
     reachability.failed("/nodes", ForbiddenError("403"))
     clock.now_s = 120.0
     reachability.failed("/pods", UnavailableError("no answer in time"))
-    pods, nodes = reachability.reading().failures
+    pods, nodes = reachability.status().failures
     assert (pods.path, pods.error, pods.since_s) == ("/pods", "no answer in time", 110.0)
     assert (nodes.refused, pods.refused) == (True, False)
-    assert reachability.reading().answered_s == 100.0
+    assert reachability.status().answered_s == 100.0
 
 
 def test_each_path_is_over_by_itself(
@@ -52,8 +52,8 @@ def test_each_path_is_over_by_itself(
         reachability.failed(path, UnavailableError("refused"))
     clock.now_s = 130.0
     reachability.succeeded("/nodes")
-    assert [each.path for each in reachability.reading().failures] == ["/pods"]
-    assert reachability.reading().by_path == {"/nodes": 130.0}
+    assert [each.path for each in reachability.status().failures] == ["/pods"]
+    assert reachability.status().by_path == {"/nodes": 130.0}
     reachability.succeeded("/pods")
-    assert reachability.reading().failures == ()
+    assert reachability.status().failures == ()
     assert len(caplog.records) == 2  # that it went and that it came, once each

@@ -6,26 +6,16 @@ The test plays the kubelet's part: the condition PodResizePending, and what is a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-from leadline_controller.config import Settings
-from leadline_controller.filters import FILTERS
-from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.rescheduling.journal import HourlyBudgets
-from leadline_controller.rescheduling.rescheduler import Mode, ReschedulingSettings
-from leadline_controller.scheduling.scheduler import SchedulingProfile
-from leadline_controller.strategies.dacs import Dacs
-from leadline_controller.wiring import Controller, running
 
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
-from tests.kube.moving import CONTROLLERS, Town, town, until
+from tests.kube.moving import CONTROLLERS, Town, controlling, town, until
 from tests.kube.objects import pod
 from tests.kube.played_kubelets import played_kubelets
 from tests.kube.volume_bench import EVENTS
@@ -52,18 +42,6 @@ def place(api: Api, controllers: None) -> Iterator[Town]:
         made.deployment(suffix="other", containers=[two])
         made.deployment()
         yield made
-
-
-@asynccontextmanager
-async def controlling(account: Path, mode: Mode) -> AsyncIterator[None]:
-    rescheduling = ReschedulingSettings(
-        mode=mode, cooldown_s=0.0, timeout_s=20.0, budgets=HourlyBudgets(100, 100, 100)
-    )
-    how = SchedulingProfile(Dacs(), FILTERS, Random(7))
-    async with KubeCluster.connect(account) as cluster:
-        controller = Controller(Settings(rescheduling=rescheduling), cluster)
-        async with controller.rescheduling(how), running(controller.scheduler(how).run()):
-            yield
 
 
 def one_pod(place: Town) -> Any:

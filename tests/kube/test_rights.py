@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from leadline_controller.cli.commands.kube import kube
+from leadline_controller.framework.cluster_objects import NamespaceLabels, VolumePlan
 from leadline_controller.framework.model import ContainerResources, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
@@ -21,19 +24,26 @@ from leadline_controller.framework.ports import (
     InvalidError,
     NodeChanged,
     NotFoundError,
+    ObjectChanged,
     PodChanged,
     Relisted,
-    ResourceChanged,
 )
-from leadline_controller.framework.resources import NamespaceLabels, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kubeobjects.manifest import DELETION_COST, read_pod
 from leadline_controller.scheduling.replica_order import PREDICTED_MS
 
 from tests.contracts.harnesses import APPS, NOTES, PATIENCE_S, KubeHarness, Watched
-from tests.kube.account import RBAC, Right, granted, manifests, wait_allowed, without
+from tests.kube.account import (
+    RBAC,
+    Right,
+    agents_manifests,
+    granted,
+    manifests,
+    wait_allowed,
+    without,
+)
 from tests.kube.api import Api, ApiError
-from tests.kube.objects import Object, node, pod
+from tests.kube.objects import Object, deployment, node, pod
 from tests.kube.volumes import NO_PROVISIONER, claim, storage_class, volume
 
 NODES = "/api/v1/nodes"
@@ -79,9 +89,11 @@ class Scene:
 Seen = Callable[[ClusterChange], bool]
 
 
-async def watch_kind(scene: Scene, happen: Callable[[], object], seen: Seen) -> None:
-    """Raises InvalidError with the log's message when the watch is refused and keeps trying."""
-    refused: asyncio.Future[ClusterChange] = asyncio.get_running_loop().create_future()
+@contextmanager
+def refusals() -> Iterator[asyncio.Future[Any]]:
+    """A future that fails with InvalidError when the log says that a watch is refused; the watch
+    itself keeps trying."""
+    refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     class Refusals(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -91,14 +103,20 @@ async def watch_kind(scene: Scene, happen: Callable[[], object], seen: Seen) -> 
     handler, logger = Refusals(), logging.getLogger("leadline_controller")
     logger.addHandler(handler)
     try:
+        yield refused
+    finally:
+        logger.removeHandler(handler)
+
+
+async def watch_kind(scene: Scene, happen: Callable[[], object], seen: Seen) -> None:
+    """Raises InvalidError if the watch is refused."""
+    with refusals() as refused:
         async with aclosing(scene.cluster.watch()) as changes:
             looking = asyncio.create_task(_see_change(Watched(changes), happen, seen))
             await asyncio.wait((looking, refused), return_when=asyncio.FIRST_COMPLETED)
             looking.cancel()
             await asyncio.wait((looking,))
             await (refused if refused.done() else looking)
-    finally:
-        logger.removeHandler(handler)
 
 
 async def _see_change(watched: Watched, happen: Callable[[], object], seen: Seen) -> None:
@@ -123,20 +141,13 @@ async def watch_pods(scene: Scene) -> None:
     await watch_kind(scene, scene.pod, seen)
 
 
-async def watch_resource(scene: Scene, collection: str, manifest: Object) -> None:
-    def seen(change: ClusterChange) -> bool:
-        return isinstance(change, ResourceChanged) and scene.name in change.resource.key
-
-    await watch_kind(scene, lambda: scene.add(collection, manifest), seen)
-
-
 async def watch_namespaces(scene: Scene) -> None:
     """Only a label changes: no controller would finish the deletion of a namespace."""
 
     def seen(change: ClusterChange) -> bool:
-        if not isinstance(change, ResourceChanged):
+        if not isinstance(change, ObjectChanged):
             return False
-        space = change.resource
+        space = change.object
         return isinstance(space, NamespaceLabels) and scene.name in space.labels
 
     def label(value: str | None) -> None:
@@ -148,53 +159,62 @@ async def watch_namespaces(scene: Scene) -> None:
         label(None)
 
 
-async def watch_claims(scene: Scene) -> None:
-    await watch_resource(scene, CLAIMS, claim(scene.name, "any"))
+def replicated(name: str, **more: Any) -> Object:
+    """A controller of no pods."""
+    made = deployment(name, pod(name)["spec"], replicas=0)
+    made["spec"] |= more
+    return made
 
 
-async def watch_volumes(scene: Scene) -> None:
-    await watch_resource(scene, VOLUMES, volume(scene.name, "any"))
+def of(name: str, **spec: Any) -> Object:
+    return {"metadata": {"name": name}, "spec": spec}
 
 
-async def watch_storage_classes(scene: Scene) -> None:
-    made = storage_class(scene.name, NO_PROVISIONER)
-    await watch_resource(scene, f"{STORAGE}/storageclasses", made)
+ATTACHED = {
+    "attacher": "test.leadline.dev",
+    "nodeName": "somewhere",
+    "source": {"persistentVolumeName": "any"},
+}
+# Resource -> its collection, and an object of it by name.
+WATCHED: dict[str, tuple[str, Callable[[str], Object]]] = {
+    "persistentvolumeclaims": (CLAIMS, lambda name: claim(name, "any")),
+    "persistentvolumes": (VOLUMES, lambda name: volume(name, "any")),
+    "storageclasses": (
+        f"{STORAGE}/storageclasses",
+        lambda name: storage_class(name, NO_PROVISIONER),
+    ),
+    "csinodes": (f"{STORAGE}/csinodes", lambda name: of(name, drivers=[])),
+    "csidrivers": (f"{STORAGE}/csidrivers", lambda name: of(name, storageCapacity=True)),
+    "csistoragecapacities": (
+        f"{STORAGE}/namespaces/default/csistoragecapacities",
+        lambda name: {"metadata": {"name": name}, "storageClassName": "any", "capacity": "1Gi"},
+    ),
+    "volumeattachments": (f"{STORAGE}/volumeattachments", lambda name: of(name, **ATTACHED)),
+    "poddisruptionbudgets": (BUDGETS, lambda name: of(name, maxUnavailable=1)),
+    "services": (f"{DEFAULT}/services", lambda name: of(name, ports=[{"port": 80}])),
+    "replicationcontrollers": (
+        f"{DEFAULT}/replicationcontrollers",
+        lambda name: replicated(name, selector={"app": name}),
+    ),
+    "replicasets": (f"{APPS}/replicasets", replicated),
+    "statefulsets": (
+        f"{APPS}/statefulsets",
+        lambda name: replicated(name, serviceName=name),
+    ),
+}
 
 
-async def watch_csi_nodes(scene: Scene) -> None:
-    made = {"metadata": {"name": scene.name}, "spec": {"drivers": []}}
-    await watch_resource(scene, f"{STORAGE}/csinodes", made)
+async def watch_resource(scene: Scene, resource: str) -> None:
+    def seen(change: ClusterChange) -> bool:
+        return isinstance(change, ObjectChanged) and scene.name in change.object.key
 
-
-async def watch_csi_drivers(scene: Scene) -> None:
-    made = {"metadata": {"name": scene.name}, "spec": {"storageCapacity": True}}
-    await watch_resource(scene, f"{STORAGE}/csidrivers", made)
-
-
-async def watch_storage_capacities(scene: Scene) -> None:
-    made = {"metadata": {"name": scene.name}, "storageClassName": "any", "capacity": "1Gi"}
-    await watch_resource(scene, f"{STORAGE}/namespaces/default/csistoragecapacities", made)
-
-
-async def watch_attachments(scene: Scene) -> None:
-    source = {"persistentVolumeName": "any"}
-    spec = {"attacher": "test.leadline.dev", "nodeName": "somewhere", "source": source}
-    made = {"metadata": {"name": scene.name}, "spec": spec}
-    await watch_resource(scene, f"{STORAGE}/volumeattachments", made)
+    collection, made = WATCHED[resource]
+    await watch_kind(scene, lambda: scene.add(collection, made(scene.name)), seen)
 
 
 async def watch_pulls(scene: Scene) -> None:
-    """The reader logs once that it may not read events; raises that as InvalidError."""
-    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    class Refusals(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "forbidden" in (message := record.getMessage()) and not refused.done():
-                refused.set_exception(InvalidError(message))
-
-    handler, logger = Refusals(), logging.getLogger("leadline_controller")
-    logger.addHandler(handler)
-    try:
+    """Raises InvalidError if the reader may not read events."""
+    with refusals() as refused:
         async with aclosing(scene.cluster.watch_pulls()) as pulls, asyncio.timeout(PATIENCE_S):
             seeing = asyncio.ensure_future(anext(pulls))
             while not (seeing.done() or refused.done()):
@@ -204,8 +224,6 @@ async def watch_pulls(scene: Scene) -> None:
             await asyncio.wait((seeing,))
             if refused.done():
                 await refused
-    finally:
-        logger.removeHandler(handler)
 
 
 def pull_event(name: str, pod_name: str) -> Object:
@@ -271,37 +289,10 @@ async def renew_the_lease(scene: Scene) -> None:
     await scene.cluster.lease.write("me", 10, first)
 
 
-async def watch_budgets(scene: Scene) -> None:
-    made = {"metadata": {"name": scene.name}, "spec": {"maxUnavailable": 1}}
-    await watch_resource(scene, BUDGETS, made)
-
-
-async def watch_services(scene: Scene) -> None:
-    made = {"metadata": {"name": scene.name}, "spec": {"ports": [{"port": 80}]}}
-    await watch_resource(scene, f"{DEFAULT}/services", made)
-
-
-def replicated(name: str, **more: Any) -> Object:
-    """A controller of no pods."""
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": pod(name)["spec"]}
-    selector = {"matchLabels": labels}
-    spec = {"replicas": 0, "selector": selector, "template": template, **more}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-async def watch_replication_controllers(scene: Scene) -> None:
-    made = replicated(scene.name, selector={"app": scene.name})
-    await watch_resource(scene, f"{DEFAULT}/replicationcontrollers", made)
-
-
-async def watch_replica_sets(scene: Scene) -> None:
-    await watch_resource(scene, f"{APPS}/replicasets", replicated(scene.name))
-
-
-async def watch_stateful_sets(scene: Scene) -> None:
-    made = replicated(scene.name, serviceName=scene.name)
-    await watch_resource(scene, f"{APPS}/statefulsets", made)
+async def ask_what_pods_use(scene: Scene) -> None:
+    """Nothing serves the metrics API here."""
+    with pytest.raises(NotFoundError):
+        await scene.cluster.pod_usage()
 
 
 async def evict_a_pod(scene: Scene) -> None:
@@ -343,42 +334,23 @@ async def scale_a_deployment(scene: Scene) -> None:
 async def keep_notes(scene: Scene) -> None:
     await scene.cluster.write_note("moves", "[]")
     await scene.cluster.write_note("moves", "[1]")
+    await scene.cluster.write_note("told", "{}")
     await scene.cluster.read_notes()
 
 
-ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
-    "list nodes": watch_nodes,
-    "watch nodes": watch_nodes,
-    "list pods": watch_pods,
-    "watch pods": watch_pods,
-    "list namespaces": watch_namespaces,
-    "watch namespaces": watch_namespaces,
-    "list persistentvolumeclaims": watch_claims,
-    "watch persistentvolumeclaims": watch_claims,
-    "list persistentvolumes": watch_volumes,
-    "watch persistentvolumes": watch_volumes,
-    "list storageclasses": watch_storage_classes,
-    "watch storageclasses": watch_storage_classes,
-    "list csinodes": watch_csi_nodes,
-    "watch csinodes": watch_csi_nodes,
-    "list csidrivers": watch_csi_drivers,
-    "watch csidrivers": watch_csi_drivers,
-    "list csistoragecapacities": watch_storage_capacities,
-    "watch csistoragecapacities": watch_storage_capacities,
-    "list volumeattachments": watch_attachments,
-    "watch volumeattachments": watch_attachments,
-    "list poddisruptionbudgets": watch_budgets,
-    "watch poddisruptionbudgets": watch_budgets,
-    "list services": watch_services,
-    "watch services": watch_services,
-    "list replicationcontrollers": watch_replication_controllers,
-    "watch replicationcontrollers": watch_replication_controllers,
-    "list replicasets": watch_replica_sets,
-    "watch replicasets": watch_replica_sets,
-    "list statefulsets": watch_stateful_sets,
-    "watch statefulsets": watch_stateful_sets,
+Action = Callable[[Scene], Awaitable[None]]
+FOLLOWED: dict[str, Action] = {
+    "nodes": watch_nodes,
+    "pods": watch_pods,
+    "namespaces": watch_namespaces,
+    "events": watch_pulls,
+    **{each: partial(watch_resource, resource=each) for each in WATCHED},
+}
+ACTIONS: dict[str, Action] = {
+    **{f"{verb} {of}": action for of, action in FOLLOWED.items() for verb in ("list", "watch")},
     "patch pods/status": nominate_a_pod,
     "delete pods": preempt_a_pod,
+    "list pods.metrics.k8s.io": ask_what_pods_use,
     "create pods/eviction": evict_a_pod,
     "patch pods/resize": resize_a_pod,
     "get deployments": scale_a_deployment,
@@ -387,8 +359,6 @@ ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "list horizontalpodautoscalers": scale_a_deployment,
     "get configmaps": keep_notes,
     "patch configmaps": keep_notes,
-    "list events": watch_pulls,
-    "watch events": watch_pulls,
     "get persistentvolumeclaims": provision_a_volume,
     "patch persistentvolumeclaims": provision_a_volume,
     "get persistentvolumes": reserve_a_volume,
@@ -425,10 +395,12 @@ def test_the_command_prints_the_tested_manifests() -> None:
     printed = CliRunner().invoke(kube, ["manifests", "--rescheduling"])
     assert printed.exit_code == 0
     assert list(yaml.safe_load_all(printed.output)) == manifests()
+    printed = CliRunner().invoke(kube, ["manifests", "--agents"])
+    assert list(yaml.safe_load_all(printed.output))[-5:] == agents_manifests()
 
 
-def test_without_rescheduling_and_preemption_the_account_may_not_touch_running_pods() -> None:
-    printed = CliRunner().invoke(kube, ["manifests", "--no-preemption"])
+def test_with_the_least_rights_the_account_may_not_touch_running_pods() -> None:
+    printed = CliRunner().invoke(kube, ["manifests", "--no-preemption", "--no-metrics-api"])
     assert printed.exit_code == 0
     few = list(yaml.safe_load_all(printed.output))
     assert few == manifests()[: len(few)]
@@ -447,11 +419,9 @@ def test_the_right_to_annotate_pods_is_asked_for() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("action", dict.fromkeys(ACTIONS.values()), ids=lambda each: each.__name__)
-async def test_each_action_works_with_all_rights(
-    scene: Scene, action: Callable[[Scene], Awaitable[None]]
-) -> None:
-    await action(scene)
+@pytest.mark.parametrize("right", {each: right for right, each in ACTIONS.items()}.values())
+async def test_each_action_works_with_all_rights(scene: Scene, right: str) -> None:
+    await ACTIONS[right](scene)
 
 
 @pytest.mark.cluster
@@ -496,7 +466,7 @@ async def test_a_pull_secret_is_readable_only_by_a_right_of_its_own(
     scene.add(f"{RBAC}/namespaces/default/rolebindings", binding)
     allowed = {"verb": "get", "resource": "secrets", "namespace": "default", "name": mine}
     wait_allowed(Api(account), True, **allowed)
-    secret = await scene.cluster.read_secret(f"default/{mine}")
+    secret = json.loads(await scene.cluster.read_secret(f"default/{mine}"))
     assert secret["metadata"]["name"] == mine
     with pytest.raises(InvalidError, match="forbidden"):
         await scene.cluster.read_secret(f"default/{other}")

@@ -41,6 +41,7 @@ from tests.kube.objects import node, pod
 from tests.kube.relay import Relay, relay
 from tests.kube.wire import kubeconfig
 from tests.support.certificates import Certificate
+from tests.support.tasks import until
 
 PODS = "/api/v1/pods"
 POD_PATH = "/api/v1/namespaces/default/pods/p"
@@ -57,24 +58,18 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return certificate_in(tmp_path_factory.mktemp("transport"))
 
 
-async def until(holds: Callable[[], object]) -> None:
+async def read(events: AsyncIterator[client.WatchEvent], count: int) -> list[int]:
     async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110  # there is no event to wait for
-            await asyncio.sleep(0.01)
+        return [int(bytes((await anext(events)).object)) for _ in range(count)]
 
 
-async def read(events: AsyncIterator[dict[str, Any]], count: int) -> list[int]:
+async def rest(events: AsyncIterator[client.WatchEvent]) -> list[int]:
     async with asyncio.timeout(PATIENCE_S):
-        return [(await anext(events))["n"] for _ in range(count)]
-
-
-async def rest(events: AsyncIterator[dict[str, Any]]) -> list[int]:
-    async with asyncio.timeout(PATIENCE_S):
-        return [event["n"] async for event in events]
+        return [int(bytes(event.object)) async for event in events]
 
 
 def line(number: int) -> bytes:
-    return b'{"n": %d}\n' % number
+    return b'{"type": "ADDED", "object": %d}\n' % number
 
 
 def bind(api: ApiServer) -> asyncio.Task[Any]:
@@ -446,26 +441,6 @@ async def test_a_binding_that_came_late_to_its_turn_is_not_sent(
         await KubeCluster(api, api).fenced(fence).bind(POD, "n2")
     assert [each.path for each in server.requests] == [f"{BINDING}?timeout=9.000s"]
     assert b"n2" in server.requests[0].body
-
-
-async def test_a_fenced_binding_waits_for_retry_after_and_states_its_time(
-    certificate: Certificate, tmp_path: Path
-) -> None:
-    def answer(request: Request) -> None:
-        if len(server.requests) == 1:
-            request.answer(429, retry_after="1")
-        else:
-            request.answer()
-
-    server = Http2Server(answer)
-    async with api_of(server, certificate, tmp_path) as api:
-        cluster = KubeCluster(api, api).fenced(Fence(4.5))
-        with pytest.raises(UnavailableError):
-            await cluster.bind(POD, "n1")
-        refused_s = asyncio.get_running_loop().time()
-        await cluster.bind(POD, "n1")
-        assert asyncio.get_running_loop().time() - refused_s >= 0.9
-    assert {each.path for each in server.requests} == {f"{BINDING}?timeout=4.500s"}
 
 
 # Logging in.

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from leadline_controller.framework.cluster_objects import Claim, CsiNode, Unreadable
 from leadline_controller.framework.ports import (
     ClusterChange,
     NodeChanged,
     NodeDeleted,
+    ObjectChanged,
+    ObjectDeleted,
     PodChanged,
     PodDeleted,
     Relisted,
-    ResourceChanged,
-    ResourceDeleted,
     UnavailableError,
 )
-from leadline_controller.framework.resources import Claim, CsiNode, Unreadable
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.convert import Converter
@@ -37,6 +37,7 @@ from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.objects import node, pod
 from tests.kube.volumes import claim
 from tests.kube.wire import FakeServer, event, expired, listing, refusal, served, stream
+from tests.support.tasks import until
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -70,12 +71,6 @@ class Mirror:
             case PodDeleted():
                 if self.pods.get(change.pod.name) == change.pod.uid:
                     del self.pods[change.pod.name]
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110  # there is no event to wait for
-            await asyncio.sleep(0.02)
 
 
 def names(things: tuple[Any, ...]) -> set[str]:
@@ -284,6 +279,28 @@ async def test_an_incomplete_line_is_not_an_event(wire: FakeServer, tmp_path: Pa
     assert [q["resourceVersion"] for q in wire.queries(PODS)[1:]] == ["5", "6"]
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "no JSON\n",
+        '{"type": "ADDED", "object": 5}\n',
+        '{"type": "ADDED", "object": ' + "[" * 100_000 + "\n",
+    ],
+    ids=["text", "number", "deep"],
+)
+async def test_an_event_that_cannot_be_read_loses_only_itself(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, odd: str
+) -> None:
+    wire.answer(f"watch {PODS}", stream(odd, event("ADDED", pod("q"), "6")))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        changed = await watched.until(PodChanged)
+
+    assert changed.pod.name == "q"
+    (message,) = caplog.messages
+    assert message.endswith("; the event is left out")
+    assert len(message) < 300
+
+
 async def test_a_silent_watch_is_replaced(
     wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -347,11 +364,11 @@ async def test_storage_that_cannot_be_listed_is_unreadable_until_it_can(
         first = await watched.until(Relisted)
         second = await watched.until(Relisted)
 
-    (unreadable,) = first.resources
+    (unreadable,) = first.objects
     assert isinstance(unreadable, Unreadable)
     assert unreadable.kind == "csinodes"
     assert 'cannot list resource "csinodes"' in unreadable.why
-    assert second.resources == (CsiNode("n", {"d": 3}),)
+    assert second.objects == (CsiNode("n", {"d": 3}),)
     (message,) = caplog.messages
     assert 'cannot list resource "csinodes"' in message
 
@@ -363,16 +380,16 @@ async def test_storage_that_cannot_be_watched_is_unreadable_until_it_can(
     added = event("ADDED", claim("c", "slow"), "6")
     wire.answer(f"watch {CLAIMS}", no, no, stream(added))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert (await watched.until(Relisted)).resources == ()
+        assert (await watched.until(Relisted)).objects == ()
         refused = await watched.next()
         allowed = await watched.next()
         seen = await watched.next()
 
-    assert isinstance(refused, ResourceChanged)
-    assert isinstance(refused.resource, Unreadable)
-    assert allowed == ResourceDeleted(refused.resource)
-    assert isinstance(seen, ResourceChanged)
-    assert isinstance(seen.resource, Claim)
+    assert isinstance(refused, ObjectChanged)
+    assert isinstance(refused.object, Unreadable)
+    assert allowed == ObjectDeleted(refused.object)
+    assert isinstance(seen, ObjectChanged)
+    assert isinstance(seen.object, Claim)
     (message,) = caplog.messages
     assert "persistentvolumeclaims" in message
 
@@ -393,9 +410,9 @@ async def test_a_refusal_that_may_be_ends_an_outage(
         watching(kubeconfig, reachability=reachability) as watched,
     ):
         await watched.until(Relisted)
-        assert CSI_NODES not in {each.path for each in reachability.reading().failures}
-        await watched.until(ResourceChanged)
-        assert reachability.reading().failures == ()
+        assert CSI_NODES not in {each.path for each in reachability.status().failures}
+        await watched.until(ObjectChanged)
+        assert reachability.status().failures == ()
 
 
 async def test_a_kind_that_the_server_does_not_serve_has_no_objects_until_it_does(
@@ -405,8 +422,8 @@ async def test_a_kind_that_the_server_does_not_serve_has_no_objects_until_it_doe
     csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
     wire.answer(CSI_NODES, no, no, no, listing(csi_node, version="7"))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert (await watched.until(Relisted)).resources == ()
-        assert (await watched.until(Relisted)).resources == (CsiNode("n", {}),)
+        assert (await watched.until(Relisted)).objects == ()
+        assert (await watched.until(Relisted)).objects == (CsiNode("n", {}),)
 
     assert caplog.messages == [
         "there are no csinodes: the API server does not serve them:"
@@ -422,8 +439,8 @@ async def test_a_kind_that_is_no_longer_served_has_no_objects(
     wire.answer(CSI_NODES, listing(csi_node, version="5"), no)
     wire.answer(f"watch {CSI_NODES}", no)
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert (await watched.until(Relisted)).resources == (CsiNode("n", {}),)
-        assert (await watched.until(Relisted)).resources == ()
+        assert (await watched.until(Relisted)).objects == (CsiNode("n", {}),)
+        assert (await watched.until(Relisted)).objects == ()
 
     (message,) = caplog.messages
     assert "does not serve them" in message
@@ -437,7 +454,7 @@ async def test_a_watch_that_is_not_found_while_the_list_is_served_is_an_error(
     wire.answer(f"watch {CLAIMS}", no, no, stream(added))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
         await watched.until(Relisted)
-        assert isinstance(await watched.next(), ResourceChanged)
+        assert isinstance(await watched.next(), ObjectChanged)
 
     (message,) = caplog.messages
     assert f"refuses: 404: {NOT_SERVED}" in message
@@ -453,10 +470,10 @@ async def test_an_unreadable_claim_is_ignored_and_logged_once(
     wire.answer(f"watch {CLAIMS}", stream(*events))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
         listed = await watched.until(Relisted)
-        changed = await watched.until(ResourceChanged)
+        changed = await watched.until(ObjectChanged)
 
-    assert [resource.key for resource in listed.resources] == ["default/fine"]
-    assert changed.resource.key == "default/fine"
+    assert [each.key for each in listed.objects] == ["default/fine"]
+    assert changed.object.key == "default/fine"
     (message,) = caplog.messages
     assert "PersistentVolumeClaim odd" in message
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
@@ -18,7 +19,6 @@ from leadline_controller.framework.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.kube.client import ExpiredError
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.events import EventSink

@@ -15,23 +15,26 @@ from typing import Any
 
 from leadline_controller.clock import SystemClock
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Prefer, Rule, Strategy
+from leadline_controller.history.log import DecisionLog
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.scheduling.decision_step import DecisionStep
+from leadline_controller.scheduling.scheduler import Scheduler
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.kube.api import Api, ApiError
 from tests.kube.objects import Object, node, pod
 from tests.kube.volumes import NO_PROVISIONER, claim, mounting, storage_class, volume
+from tests.support.tasks import running
 
 PROVISIONER = "test.leadline.dev/by-hand"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 PODS = "/api/v1/namespaces/default/pods"
-NAME = "leadline-volumes"  # of the scheduler
+NAME = "leadline-test"  # of the scheduler
 PATIENCE_S = 60  # the volume controller looks again every 15 s
 _numbers = count(1)
 
@@ -103,25 +106,21 @@ class Bench:
 
 
 @asynccontextmanager
-async def scheduling(kubeconfig: Path) -> AsyncIterator[ClusterState]:
+async def scheduling(
+    kubeconfig: Path,
+    strategy: Strategy | None = None,
+    telemetry: TelemetryState | None = None,
+    prefer: Prefer | None = None,
+) -> AsyncIterator[ClusterState]:
     """A running scheduler on the cluster."""
-    state = ClusterState()
-    async with KubeCluster.connect(kubeconfig) as cluster:
-        scheduler = Scheduler(
-            cluster,
-            state,
-            TelemetryState(TimesToLive()),
-            DecisionLog(),
-            SchedulingProfile(KubeDefault(), FILTERS, Random(7), NAME),
-            SystemClock(),
-        )
-        task = asyncio.create_task(scheduler.run())
-        try:
-            yield state
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    state, telemetry = ClusterState(), telemetry or TelemetryState(TimesToLive())
+    rule = Rule(strategy or KubeDefault(), FILTERS, Random(7), prefer)
+    step = DecisionStep(state, telemetry, DecisionLog(), rule, SystemClock())
+    async with (
+        KubeCluster.connect(kubeconfig) as cluster,
+        running(Scheduler(cluster, step, scheduler_name=NAME).run()),
+    ):
+        yield state
 
 
 async def until(api: Api, path: str, holds: Callable[[Any], object]) -> Any:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab.lab import Lab
-from leadline_controller.lab.spec import BoardSpec, LabSpec
+from leadline_lab import lab as labs
+from leadline_lab.lab import Lab
+from leadline_lab.spec import BoardSpec, LabSpec
 
 from tests.lab.inventory import fresh_name
 

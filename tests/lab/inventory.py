@@ -6,9 +6,9 @@ from itertools import count
 from os import getpid
 from pathlib import Path
 
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab import network, state
-from leadline_controller.lab.processes import Process, stop
+from leadline_lab import lab as labs
+from leadline_lab import network, state
+from leadline_lab.processes import Process, stop
 
 _NUMBERS = count()
 _FRESH = re.compile(r"t(\d+)x\d+b?")

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab.broker import start_broker
-from leadline_controller.lab.kubelets import start_kubelets
-from leadline_controller.lab.lab import AgentSettings, Lab, start_agents
-from leadline_controller.lab.processes import Process, wait_listening
-from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec
+from leadline_lab import lab as labs
+from leadline_lab.broker import start_broker
+from leadline_lab.kubelets import start_kubelets
+from leadline_lab.lab import AgentSettings, Lab, start_agents
+from leadline_lab.processes import Process, wait_listening
+from leadline_lab.spec import SERVER, BoardSpec, LabSpec
 
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.kubelets import kubelet_binaries
 from tests.kube.objects import Object, pod
-from tests.lab.images import HTTP_PORT
 from tests.lab.inventory import end_stale_labs, fresh_name
+from tests.lab.lab_images import HTTP_PORT
 from tests.support.ports import free_port, listens, wait_until
 from tests.system.daemons import eventually
 
@@ -147,13 +147,13 @@ class RunningLab:
 
     def pulled_s(self, name: str) -> float:
         """How long the pull of a pod's image took, by kubelet's event."""
+        return eventually(lambda: self.pulls_s(name), bool, f"event Pulled of {name}", WAIT_S)[0]
 
-        def found() -> list[str]:
-            events = self.api.get(EVENTS)["items"]
-            mine = [each for each in events if each["involvedObject"].get("name") == name]
-            return [match[1] for each in mine if (match := _PULLED.match(each["message"]))]
-
-        return _go_seconds(eventually(found, bool, f"event Pulled of {name}", WAIT_S)[0])
+    def pulls_s(self, name: str = "") -> list[float]:
+        """How long the pulls of a pod's image took, or of all pods'."""
+        events = self.api.get(EVENTS)["items"]
+        mine = [each for each in events if name in ("", each["involvedObject"].get("name"))]
+        return [_go_seconds(match[1]) for each in mine if (match := _PULLED.match(each["message"]))]
 
     def fetch(self, host: str, pod: Object, path: str) -> float:
         """Get a file from a pod's HTTP server on a host, and return the seconds that it took."""
@@ -177,15 +177,19 @@ def running_lab(
     controllers: Sequence[str] = (),
     sizes: Mapping[str, Size] | None = None,
     name: str = "",
+    kubelet: Mapping[str, Any] | None = None,
 ) -> Iterator[RunningLab]:
     """Yield a lab of these boards, all Ready, with an agent on each and on the server.
 
     `controllers` run beside the one for nodes. A board without a size offers the whole machine. The
     lab is named freshly, unless `name` says otherwise, and removed with all that runs on it.
+    `kubelet`: fields of each kubelet's configuration.
     """
     end_stale_labs()
     binaries = kubelet_binaries()
-    config = {board: size.kubelet_config() for board, size in (sizes or {}).items()}
+    config = {each.name: dict(kubelet or {}) for each in boards}
+    for board, size in (sizes or {}).items():
+        config[board] |= size.kubelet_config()
     spec = LabSpec(name or fresh_name(), boards=tuple(boards))
     with ExitStack() as stack:
         plane = stack.enter_context(control_plane())

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from leadline_agent.config import load
-from leadline_controller.lab.broker import start_broker
-from leadline_controller.lab.lab import AgentSettings, Lab, agent_command, start_agents
+from leadline_lab.broker import start_broker
+from leadline_lab.lab import AgentSettings, Lab, agent_command, start_agents
 
 from tests.lab.inventory import stop_processes
 

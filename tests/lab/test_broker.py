@@ -1,6 +1,5 @@
-"""The embedded broker with a real client: the features that Leadline needs of a broker."""
+"""The lab's broker with a real client: the features that Leadline needs of a broker."""
 
-import socket
 import subprocess
 import sys
 import threading
@@ -10,13 +9,12 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
-from leadline_controller.lab.broker import embedded_broker
-from leadline_controller.lab.errors import LabError
+from leadline_lab.broker import broker_command
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.support.ports import listens, wait_until
+from tests.support.ports import free_port, listens, wait_until
 
 WAIT_S = 90.0
 
@@ -54,9 +52,13 @@ Listen = Callable[[str], Listener]
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[tuple[str, int]]:
-    with embedded_broker() as address:
-        yield address
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    host, port = "127.0.0.1", free_port()
+    argv = broker_command(tmp_path_factory.mktemp("broker"), host, port)
+    with subprocess.Popen(argv) as process:
+        wait_until(lambda: listens(host, port), "the broker listens", WAIT_S)
+        yield host, port
+        process.terminate()
 
 
 @pytest.fixture
@@ -116,35 +118,3 @@ def test_the_will_of_a_killed_client_is_published_and_retained(
         dying.kill()
     assert watcher.wait_for(1)[0].payload == b"offline"
     assert listen("a/+/status").wait_for(1)[0].retain
-
-
-def test_the_broker_ends_with_its_context() -> None:
-    with embedded_broker() as address:
-        socket.create_connection(address, timeout=WAIT_S).close()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(address, timeout=WAIT_S)
-
-
-def test_the_broker_ends_when_its_owner_is_killed() -> None:
-    code = (
-        "import time\n"
-        "from leadline_controller.lab.broker import embedded_broker\n"
-        "with embedded_broker() as (host, port):\n"
-        "    print(port, flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as owner:
-        assert owner.stdout is not None
-        port = int(owner.stdout.readline())
-        socket.create_connection(("127.0.0.1", port), timeout=WAIT_S).close()
-        owner.kill()
-    wait_until(lambda: not listens("127.0.0.1", port), "the broker ends by itself")
-    assert not listens("127.0.0.1", port)
-
-
-def test_a_port_in_use_is_an_error_of_one_line(broker: tuple[str, int]) -> None:
-    with (
-        pytest.raises(LabError, match=f"did not start on 127.0.0.1:{broker[1]}"),
-        embedded_broker(port=broker[1]),
-    ):
-        pass

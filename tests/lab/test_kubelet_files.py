@@ -10,12 +10,12 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
-from leadline_controller.lab import cgroups, images
-from leadline_controller.lab.errors import LabError
-from leadline_controller.lab.kubelets import BINARIES, find_binaries, pod_subnet
-from leadline_controller.lab.spec import BoardSpec, LabSpec
+from leadline_lab import cgroups, image_builder
+from leadline_lab.errors import LabError
+from leadline_lab.kubelets import BINARIES, find_binaries, pod_subnet
+from leadline_lab.spec import BoardSpec, LabSpec
 
-from tests.lab.images import random_layer
+from tests.lab.lab_images import random_layer
 
 
 def test_what_is_missing_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_pods_have_a_subnet_for_each_board_apart_from_the_lab() -> None:
 
 def test_a_layer_is_a_gzipped_tar_and_the_same_for_the_same_files() -> None:
     files = {"bin/a": b"program", "etc/b": b"text"}
-    made = images.layer(files, {"bin/sh": "a"})
-    assert made == images.layer(files, {"bin/sh": "a"})
-    assert made.digest != images.layer(files).digest
+    made = image_builder.layer(files, {"bin/sh": "a"})
+    assert made == image_builder.layer(files, {"bin/sh": "a"})
+    assert made.digest != image_builder.layer(files).digest
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(made.blob))) as tar:
         assert tar.getnames() == ["bin/a", "etc/b", "bin/sh"]
         assert tar.getmember("bin/sh").linkname == "a"

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.framework.quantity import parse_quantity
-from leadline_controller.lab import cgroups, network, state
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab.kubelets import REGISTRY_PORT
-from leadline_controller.lab.spec import BoardSpec
+from leadline_lab import cgroups, network, state
+from leadline_lab import lab as labs
+from leadline_lab.kubelets import REGISTRY_PORT
+from leadline_lab.spec import BoardSpec
 
 from tests.kube.api import Api
 from tests.kube.control_plane import control_plane
 from tests.kube.kubelets import kubelet_binaries
-from tests.lab.images import push_image, random_layer, until_told
 from tests.lab.inventory import end_stale_labs, namespace_inodes, processes_inside
+from tests.lab.lab_images import push_image, random_layer, until_told
 from tests.lab.running import PODS, RunningLab, Size, is_ready, running_lab, running_pod
 from tests.support.ports import wait_until
 from tests.system.daemons import eventually
@@ -156,11 +156,11 @@ USUAL_FOLDERS = (
 KILLED = """
 import sys, time
 from pathlib import Path
-from leadline_controller.lab.spec import BoardSpec
+from leadline_lab.spec import BoardSpec
 from tests.kube.api import Api
 from tests.kube.control_plane import control_plane
 from tests.kube.kubelets import kubelet_binaries
-from tests.lab.images import push_image
+from tests.lab.lab_images import push_image
 from tests.lab.running import running_lab, running_pod
 
 with running_lab([BoardSpec("n1"), BoardSpec("n2")]) as running:

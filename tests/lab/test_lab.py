@@ -4,22 +4,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import pytest
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab import network, processes, state
-from leadline_controller.lab.errors import CommandError, LabError
-from leadline_controller.lab.lab import Lab
-from leadline_controller.lab.network import run
-from leadline_controller.lab.processes import Process, start_ticks
-from leadline_controller.lab.spec import BoardSpec, LabSpec
-from leadline_controller.lab.state import LabState
+from leadline_lab import lab as labs
+from leadline_lab import network, state
+from leadline_lab.errors import CommandError, LabError
+from leadline_lab.lab import Lab
+from leadline_lab.network import run
+from leadline_lab.processes import Process, start_ticks
+from leadline_lab.spec import BoardSpec, LabSpec
+from leadline_lab.state import LabState
 
 from tests.lab.inventory import namespace_inodes, processes_inside, recorded, stop_processes
+from tests.lab.stages import at_a_stage
 from tests.support.ports import wait_until
 
 pytestmark = pytest.mark.network
@@ -60,7 +59,7 @@ def test_a_lab_in_use_is_no_leftover_and_one_whose_user_was_killed_is(name: str)
     lab, inodes = _build_lab(name)
     assert not labs.remove_leftover(name), "a command built it, and keeps it"
     claiming = (
-        "import sys, time; from leadline_controller.lab import lab, spec\n"
+        "import sys, time; from leadline_lab import lab, spec\n"
         "with lab.claimed(lab.Lab(spec.LabSpec(sys.argv[1]))): print('mine', flush=True); "
         "time.sleep(600)"
     )
@@ -193,24 +192,6 @@ def test_a_reused_pid_is_not_killed(name: str) -> None:
             bystander.kill()
 
 
-def at_a_stage(stage: str, act: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
-    """Have `act` called before the build of a host, or the start of a process, of this name."""
-    build_host, spawn = network.build_host, processes.spawn
-
-    def before_building(spec: LabSpec, host: BoardSpec, number: int, netem: bool) -> Any:
-        if host.name == stage:
-            act()
-        return build_host(spec, host, number, netem)
-
-    def before_starting(name: str, *rest: Any) -> Process:
-        if name == stage:
-            act()
-        return spawn(name, *rest)
-
-    patch.setattr(network, "build_host", before_building)
-    patch.setattr(labs, "spawn", before_starting)
-
-
 @pytest.mark.parametrize("stage", ["n2", "server", "relay-n2"])
 def test_an_interrupted_up_removes_everything(
     name: str, stage: str, no_netem: None, monkeypatch: pytest.MonkeyPatch
@@ -239,9 +220,9 @@ def test_a_failed_up_reports_the_error_and_removes_everything(name: str) -> None
 def test_down_cleans_up_after_a_builder_that_was_killed(name: str, stage: str) -> None:
     code = (
         "import os, sys, pytest\n"
-        "from leadline_controller.lab import lab, network\n"
-        "from leadline_controller.lab.spec import parse_spec\n"
-        "from tests.lab.test_lab import at_a_stage\n"
+        "from leadline_lab import lab, network\n"
+        "from leadline_lab.spec import parse_spec\n"
+        "from tests.lab.stages import at_a_stage\n"
         "network.has_netem = lambda _: False\n"
         "die = lambda: os.kill(os.getpid(), 9)\n"
         "at_a_stage(sys.argv[1], die, pytest.MonkeyPatch())\n"

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from leadline_controller.lab import network
-from leadline_controller.lab.broker import start_broker
-from leadline_controller.lab.errors import LabError
-from leadline_controller.lab.lab import Lab
-from leadline_controller.lab.network import run
-from leadline_controller.lab.processes import wait_listening
+from leadline_lab import network
+from leadline_lab.broker import start_broker
+from leadline_lab.errors import LabError
+from leadline_lab.lab import Lab
+from leadline_lab.network import run
+from leadline_lab.processes import wait_listening
 
 from tests.lab.inventory import stop_processes
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from leadline_controller.lab import relay
-from leadline_controller.lab.relay import Direction
+from leadline_lab import relay
+from leadline_lab.relay import Direction
 
 Ends = tuple[socket.socket, socket.socket, Direction]
 

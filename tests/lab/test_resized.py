@@ -7,11 +7,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from leadline_controller.lab.spec import BoardSpec
+from leadline_lab.spec import BoardSpec
 
-from tests.kube.moving import CONTROLLERS, until
-from tests.kube.test_resized import controlling
-from tests.lab.images import SLEEP, push_image
+from tests.kube.moving import CONTROLLERS, controlling, until
+from tests.kube.objects import Object, deployment
+from tests.lab.lab_images import SLEEP, push_image
 from tests.lab.running import PODS, RunningLab, Size, is_ready, running_lab
 
 pytestmark = [pytest.mark.network, pytest.mark.cluster]
@@ -19,8 +19,7 @@ pytestmark = [pytest.mark.network, pytest.mark.cluster]
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
-def deployment(name: str, image: str, cpu: str) -> dict[str, Any]:
-    labels = {"app": name}
+def service(name: str, image: str, cpu: str) -> Object:
     container = {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}
     spec = {
         "schedulerName": "leadline",
@@ -29,14 +28,7 @@ def deployment(name: str, image: str, cpu: str) -> dict[str, Any]:
         "terminationGracePeriodSeconds": 1,
         "containers": [container],
     }
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    return deployment(name, spec)
 
 
 def pods_of(lab: RunningLab, name: str) -> list[Any]:
@@ -66,7 +58,7 @@ async def test_a_resized_pod_moves_to_the_board_that_has_the_room_and_gets_it_th
         lab.api.patch("/api/v1/nodes/n2", cordon)
         async with controlling(lab.plane.kubeconfig, "automatic"):
             for name, cpu in (("other", "600m"), ("web", "100m")):
-                made = deployment(name, image, cpu)
+                made = service(name, image, cpu)
                 await asyncio.to_thread(lab.api.create, DEPLOYMENTS, made)
             await until(lambda: where(lab, "other") + where(lab, "web") == ["n1", "n1"])
             lab.api.patch("/api/v1/nodes/n2", {"spec": {"unschedulable": False}})

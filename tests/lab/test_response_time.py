@@ -16,25 +16,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.lab.images import layer
-from leadline_controller.lab.spec import SERVER, BoardSpec
-from leadline_controller.scheduling.service_profiles import write_profiles
+from leadline_controller.cluster.service_profiles import write_profiles
+from leadline_lab.image_builder import layer
+from leadline_lab.spec import SERVER, BoardSpec
 
 from tests.kube.api import ApiError
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.keda import Keda, keda, scaled_object
-from tests.kube.objects import Object, node
+from tests.kube.objects import Object, deployment, node
+from tests.kube.scaling import CONTROLLERS, DEPLOYMENTS, PODS, SCALED
 from tests.kube.scheduler import kube_scheduler
-from tests.kube.test_keda import CONTROLLERS, DEPLOYMENTS, PODS, SCALED
 from tests.lab.gateway import COUNTER
-from tests.lab.images import HTTP_PORT, push_image
+from tests.lab.lab_images import HTTP_PORT, push_image
 from tests.lab.running import RunningLab, Size, is_ready, running_lab, running_pod
 from tests.support.ports import wait_until
 from tests.system.daemons import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.keda]
 
-# As docs/experiments.md has them: the paper does not say.
+# As docs/experiments/response-time.md has them: the paper does not say.
 PING_MS = {"w1": 50.0, "w2": 100.0, "w3": 150.0, "w4": 300.0}
 THRESHOLD_MS = 250
 SIZES = {name: Size(cpu=1, memory_mb=2000) for name in PING_MS} | {"w4": Size(2, 4000)}
@@ -130,11 +130,8 @@ class Scene:
 
     def deploy(self, scheduler: str, annotations: Mapping[str, str]) -> None:
         pod = running_pod("web", self.image, cpu="300m", scheduler=scheduler)
-        metadata = {"labels": {"app": "web"}, "annotations": dict(annotations)}
-        template = {"metadata": metadata, "spec": pod["spec"]}
-        selector = {"matchLabels": {"app": "web"}}
-        spec = {"replicas": 1, "selector": selector, "template": template}
-        self.running.api.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
+        made = deployment("web", pod["spec"], annotations=annotations)
+        self.running.api.create(DEPLOYMENTS, made)
 
     def profile(self, file: Path) -> dict[str, Any]:
         """Have `leadline profile` measure a replica on each board."""

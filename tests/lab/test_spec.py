@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.lab.errors import SpecError
-from leadline_controller.lab.spec import BoardSpec, LabSpec, load_spec, parse_spec
+from leadline_lab.errors import SpecError
+from leadline_lab.spec import BoardSpec, LabSpec, load_spec, parse_spec
 
 
 def test_the_default_is_netscheds_test_bed() -> None:
@@ -67,10 +67,10 @@ def test_an_interface_states_the_first_speed_of_ethernet_that_the_rate_fits_in(
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"name": "my-lab"}, "name: expected 1-20 of a-z and 0-9, got 'my-lab'"),
+        ({"name": "my-lab"}, "name: expected 1-20 of a-z and 0-9, got text 'my-lab'"),
         ({"name": "../etc"}, "name: expected"),
-        ({"name": 3}, "name: expected"),
-        ({"nodes": []}, "nodes: no such key; known are boards, name, subnet"),
+        ({"name": 3}, "name: expected text, got 3"),
+        ({"nodes": []}, "nodes: unknown field; known: name, subnet, boards"),
         ({"subnet": "10.77.0.0/33"}, "subnet: expected a private IPv4 range"),
         ({"subnet": "10.77.0.1/24"}, "subnet: expected"),
         ({"subnet": "8.8.8.0/24"}, "subnet: expected"),
@@ -79,23 +79,23 @@ def test_an_interface_states_the_first_speed_of_ethernet_that_the_rate_fits_in(
         ({"subnet": "10.0.0.0/30"}, "subnet: 10.0.0.0/30 is too small for 4 boards"),
         ({"boards": []}, "boards: expected a list"),
         ({"boards": {"name": "n1"}}, "boards: expected a list"),
-        ({"boards": ["n1"]}, r"boards\[0\]: expected a table"),
-        ({"boards": [{}]}, r"boards\[0\]: name: expected"),
-        ({"boards": [{"name": "N1"}]}, r"boards\[0\]: name: expected .* got 'N1'"),
+        ({"boards": ["n1"]}, r"boards\[0\]: expected an object, got text 'n1'"),
+        ({"boards": [{}]}, r"boards\[0\].name: expected"),
+        ({"boards": [{"name": "N1"}]}, r"boards\[0\].name: expected .* got text 'N1'"),
         ({"boards": [{"name": "server"}]}, "server is taken by the lab itself"),
         ({"boards": [{"name": "switch"}]}, "switch is taken by the lab itself"),
         ({"boards": [{"name": "a"}, {"name": "a"}]}, "a is there more than once"),
-        ({"boards": [{"name": "a", "speed": 1}]}, r"boards\[0\]: speed: no such key"),
+        ({"boards": [{"name": "a", "speed": 1}]}, r"boards\[0\].speed: unknown field"),
         ({"boards": [{"name": "a", "rate_mbps": 0}]}, "rate_mbps: expected a number from 0.1"),
         ({"boards": [{"name": "a", "rate_mbps": True}]}, "rate_mbps: expected a number"),
-        ({"boards": [{"name": "a", "rate_mbps": "4"}]}, "rate_mbps: expected .* got '4'"),
+        ({"boards": [{"name": "a", "rate_mbps": "4"}]}, "rate_mbps: expected .* got text '4'"),
         ({"boards": [{"name": "a", "rate_mbps": float("nan")}]}, "rate_mbps: expected"),
         (
             {"boards": [{"name": "a", "rate_mbps": 200, "link_mbps": 100}]},
-            r"boards\[0\]: link_mbps: expected a number from 200 to 10000, got 100",
+            r"boards\[0\].link_mbps: expected a number from 200 to 10000, got 100",
         ),
         ({"boards": [{"name": "a", "link_mbps": 0}]}, "link_mbps: expected a number from 1 to"),
-        ({"boards": [{"name": "a", "delay_ms": -1}]}, "delay_ms: expected a number from 0 to"),
+        ({"boards": [{"name": "a", "delay_ms": -1}]}, "delay_ms: expected a finite number of 0 to"),
         ({"boards": [{"name": "a", "delay_ms": float("inf")}]}, "delay_ms: expected"),
     ],
 )

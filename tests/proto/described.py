@@ -51,6 +51,8 @@ def described(schema: FileDescriptorProto) -> Iterator[str]:
 
 
 def _message(message: DescriptorProto, name: str) -> Iterator[str]:
+    for reserved in message.reserved_range:
+        yield from (f"{name} {n}: reserved" for n in range(reserved.start, reserved.end))
     for field in message.field:
         kind = field.type_name or FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_")
         if field.label == FieldDescriptorProto.LABEL_REPEATED:

@@ -22,17 +22,12 @@ def test_what_is_not_said_has_mqtts_default(properties: object) -> None:
 def test_what_is_said_counts() -> None:
     said: Any = Properties(PacketTypes.CONNACK)  # type: ignore[no-untyped-call] # paho's own gap
     said.ReceiveMaximum, said.MaximumPacketSize, said.MaximumQoS = 10, 1000, 0
-    said.RetainAvailable, said.WildcardSubscriptionAvailable, said.ServerKeepAlive = 0, 0, 20
+    said.RetainAvailable, said.WildcardSubscriptionAvailable = 0, 0
     limits = BrokerLimits.of(said)
-    assert limits == BrokerLimits(10, 1000, 0, False, False, 20)
+    assert limits == BrokerLimits(10, 1000, 0, False, False)
     assert limits.delivery(DELIVERY[Kind.BIRTH]) == Delivery(0, retain=False)
     assert limits.delivery(DELIVERY[Kind.REPORT]).expiry_s == 3600
     assert len(limits.shortcomings()) == 4
-
-
-@pytest.mark.parametrize(("said_s", "kept_s"), [(None, 30), (0, 30), (10, 10), (65_535, 30)])
-def test_a_broker_can_only_shorten_the_keepalive(said_s: int | None, kept_s: int) -> None:
-    assert BrokerLimits(keepalive_s=said_s).client_keepalive_s(30) == kept_s
 
 
 @pytest.mark.parametrize(

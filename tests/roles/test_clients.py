@@ -16,14 +16,14 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
-from leadline_controller.api.instruments import Instruments
-from leadline_controller.api.metrics import MetricsReader, MetricsSource
-from leadline_controller.api.metrics_server import MetricsServer
-from leadline_controller.api.settings import MetricsSettings, ServeSettings, TlsFiles
-from leadline_controller.api.web_settings import WebSettings, WebTls
+from leadline_controller.map.settings import WebSettings, WebTls
+from leadline_controller.metrics.instruments import Instruments
+from leadline_controller.metrics.reader import MetricsReader, MetricsSource
+from leadline_controller.metrics.server import MetricsServer
+from leadline_controller.serve.settings import MetricsSettings, ServeSettings, TlsFiles
 
-from tests.controller.api import web_harness
-from tests.controller.api.api_harness import answering, example_controller
+from tests.controller.inspect.harness import answering, example_controller
+from tests.controller.map import harness as web_harness
 
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 COLLECTION = Path(__file__).parents[2] / "ansible"

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.support.release import REPOSITORY, VERSION
+
 BUILDER = REPOSITORY / "ansible" / "bundle"
 BUILD_S = 600
 # The parts of a checkout that the builder reads.
@@ -16,8 +17,6 @@ SOURCES = (
     *("agent", "controller", "proto", "systemd"),
     *("pyproject.toml", "LICENSE", "README.md"),
 )
-VERSION = 'version = "0.1.0"'
-INNER_VERSION = '__version__ = "0.1.0"'
 BROKEN_MAIN = 'raise SystemExit("leadline-agent: a release that cannot start")\n'
 
 
@@ -48,9 +47,15 @@ def later(folder: Path, version: str, *, broken: bool = False) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copy(place, folder / name)
     for project in ("", "agent", "controller", "proto"):
-        _replace(folder / project / "pyproject.toml", VERSION, f'version = "{version}"')
+        _replace(
+            folder / project / "pyproject.toml", f'version = "{VERSION}"', f'version = "{version}"'
+        )
     for package in ("agent/leadline_agent", "controller/leadline_controller"):
-        _replace(folder / package / "__init__.py", INNER_VERSION, f'__version__ = "{version}"')
+        _replace(
+            folder / package / "__init__.py",
+            f'__version__ = "{VERSION}"',
+            f'__version__ = "{version}"',
+        )
     if broken:
         main = folder / "agent" / "leadline_agent" / "__main__.py"
         main.write_text(BROKEN_MAIN + main.read_text())

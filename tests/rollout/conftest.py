@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rollout import bundles, images
+from tests.rollout import board_images, bundles
 from tests.rollout.broker_outage import BUFFER_BYTES, BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
@@ -71,7 +71,7 @@ def testbed(
 ) -> Iterator[NspawnTestbed]:
     nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     folder = tmp_path_factory.mktemp("testbed")
-    with images.built_meanwhile(KINDS.values()):
+    with board_images.built_meanwhile(KINDS.values()):
         bundles.build(folder / "bundle")
     with booted(folder, {SERVER: k3s_server(nodes), "pi-3": QEMU}) as running:
         for board in running.boards:

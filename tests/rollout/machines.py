@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.rollout.images import Image
+from tests.rollout.board_images import Image
 from tests.rollout.namespaces import BRIDGE, Namespaces
 
 LISTING = Path(__file__).with_name("listing.py")

@@ -21,7 +21,8 @@ from typing import Any
 
 import yaml
 
-from tests.rollout import binfmt, images
+from tests.rollout import binfmt
+from tests.rollout.board_images import DEBIAN_12, DEBIAN_12_ARM64, DEBIAN_13, Kind, image
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine, MachineExtras, SshAccess
 from tests.rollout.namespaces import Namespaces
@@ -30,10 +31,10 @@ REPOSITORY = Path(__file__).parents[2]
 NETWORK = "10.77.0"
 SERVER = "server"
 KINDS = {
-    SERVER: images.DEBIAN_12,
-    "pi-1": images.DEBIAN_12,
-    "pi-2": images.DEBIAN_13,
-    "pi-3": images.DEBIAN_12_ARM64,
+    SERVER: DEBIAN_12,
+    "pi-1": DEBIAN_12,
+    "pi-2": DEBIAN_13,
+    "pi-3": DEBIAN_12_ARM64,
 }
 ADDRESSES = {name: f"{NETWORK}.{10 + number}" for number, name in enumerate(KINDS)}
 PLAY_S = 1200.0
@@ -86,13 +87,21 @@ class Run:
         edges_s = [*began_s, *([self.seconds] * (len(names) - len(began_s) + 1))]
         return [(name, edges_s[i + 1] - edges_s[i]) for i, name in enumerate(names)]
 
+    def report(self) -> str:
+        """The recap and the duration of each play; here a play's batch is one board."""
+        plays = [f"{seconds:6.1f} s  {name}" for name, seconds in self.plays()]
+        return "\n".join((self.recap_lines(), *plays, f"{self.seconds:6.1f} s  all of it"))
+
 
 class NspawnTestbed:
     """Machines that run until `close`. bare: the listing of each disk after the first boot. Raises
     ImageError, RuntimeError."""
 
     def __init__(
-        self, folder: Path, extras: Mapping[str, MachineExtras], kinds: Mapping[str, images.Kind]
+        self,
+        folder: Path,
+        extras: Mapping[str, MachineExtras],
+        kinds: Mapping[str, Kind],
     ) -> None:
         """Boot all machines and wait until they are up."""
         self.folder = folder
@@ -199,11 +208,11 @@ class NspawnTestbed:
             "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.profile_tasks",
         }
 
-    def _machine(self, name: str, kind: images.Kind, extras: MachineExtras) -> Machine:
+    def _machine(self, name: str, kind: Kind, extras: MachineExtras) -> Machine:
         return Machine(
             self.namespaces,
             self._ssh,
-            images.image(kind),
+            image(kind),
             name=name,
             address=ADDRESSES[name],
             extras=extras,
@@ -259,7 +268,7 @@ class NspawnTestbed:
 def booted(
     folder: Path,
     extras: Mapping[str, MachineExtras] | None = None,
-    kinds: Mapping[str, images.Kind] = KINDS,
+    kinds: Mapping[str, Kind] = KINDS,
 ) -> Iterator[NspawnTestbed]:
     """A testbed for the duration of a block."""
     with closing(NspawnTestbed(folder, extras or {}, kinds)) as running:

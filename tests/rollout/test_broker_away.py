@@ -12,7 +12,7 @@ from tests.rollout.broker_outage import AWAY_S, BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import ReceivedMessage
 from tests.rollout.nspawn_testbed import NspawnTestbed
-from tests.rollout.test_watchdog import AGENT, CONTROLLER, WATCHDOG_S, Run, current_run
+from tests.rollout.unit_runs import AGENT, CONTROLLER, WATCHDOG_S, Run, current_run
 
 # The daemons that work while the broker is away: one agent all the time, and the controller since
 # systemd restarted it.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import NspawnTestbed
+from tests.support.threads import beside
 from tests.system.daemons import eventually
 
 METRICS = {
@@ -160,13 +161,8 @@ def busy_disk(file: Path) -> Iterator[None]:
             finally:
                 os.close(descriptor)
 
-    thread = Thread(target=work)
-    thread.start()
-    try:
+    with beside(work, done=done):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 @contextmanager

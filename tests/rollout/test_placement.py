@@ -12,28 +12,20 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kube.objects import Object, pod
+from tests.kube.objects import pod
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import SERVER, NspawnTestbed
+from tests.rollout.placing import BOUND_S, place_pod
 
 LOGIN = "--kubeconfig /etc/leadline/kubeconfig"
 STARTED = "systemctl show k3s --property ExecMainStartTimestampMonotonic"
 FIRST_ROUND_TRIPS_S = 120
-BOUND_S = 30
 # The bandwidth tests of all pairs of boards, which run one at a time.
 MEASURED_S = 180
 SLOW_MBPS = 8
 # The times to live of docs/configuration.md.
 TTL_S = {"report": 60, "rtt": 180}
-
-
-def place_pod(server: Machine, manifest: Object) -> str:
-    """Create a pod, wait until it is bound, and return the name of its node."""
-    name = manifest["metadata"]["name"]
-    server.run(f"kubectl create -f - <<'END'\n{json.dumps(manifest)}\nEND")
-    where = "-o jsonpath='{.spec.nodeName}'"
-    return server.wait_for(f"kubectl get pod {name} {where} | grep .", BOUND_S).stdout.strip()
 
 
 def explain(server: Machine, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.nspawn_testbed import NspawnTestbed
 
-VERSION = "0.1.9"
+VERSION = "9.0.9"
 TIMEOUT_S = 180
 RELEASES = "/opt/leadline/agent/releases"
 

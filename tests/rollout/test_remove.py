@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.listener import listener
 from tests.rollout.nspawn_testbed import NspawnTestbed
-from tests.rollout.test_site import report
 
 
 def lines_of(listing: Mapping[str, str]) -> str:
@@ -35,7 +34,7 @@ def test_a_board_that_is_taken_off_leaves_no_message_behind(
 
 def test_remove_leaves_every_machine_as_it_was(deployed: NspawnTestbed, evidence: Evidence) -> None:
     run = deployed.ansible("remove")
-    evidence.say("remove.txt", report(run))
+    evidence.say("remove.txt", run.report())
     left = {}
     for name, after in deployed.listings().items():
         before = deployed.bare[name]

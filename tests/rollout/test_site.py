@@ -10,12 +10,6 @@ from tests.rollout.evidence import Evidence, difference
 from tests.rollout.nspawn_testbed import NspawnTestbed, Run
 
 
-def report(run: Run) -> str:
-    """The recap and the duration of each play. Each batch is a play; here it is one board."""
-    plays = [f"{seconds:6.1f} s  {name}" for name, seconds in run.plays()]
-    return "\n".join((run.recap_lines(), *plays, f"{run.seconds:6.1f} s  all of it"))
-
-
 def changes(run: Run) -> dict[str, int]:
     """The number of tasks that changed something, for each host with any."""
     return {host: recap.changed for host, recap in run.recap.items() if recap.changed}
@@ -23,7 +17,7 @@ def changes(run: Run) -> dict[str, int]:
 
 def test_site_makes_bare_boards_a_running_suite(testbed: NspawnTestbed, evidence: Evidence) -> None:
     run = testbed.deploy(evidence)
-    evidence.say("site-recap.txt", report(run))
+    evidence.say("site-recap.txt", run.report())
     assert all(recap.failed == recap.unreachable == 0 for recap in run.recap.values())
     for board in testbed.boards.values():
         board.run("systemctl is-active leadline-agent")
@@ -58,7 +52,7 @@ def test_metrics_and_map_are_for_other_machines_with_a_certificate(
 def test_site_again_changes_nothing(deployed: NspawnTestbed, evidence: Evidence) -> None:
     before = _start_times(deployed)
     run = deployed.ansible("site")
-    evidence.say("site-again-recap.txt", report(run))
+    evidence.say("site-again-recap.txt", run.report())
     assert changes(run) == {}
     assert _start_times(deployed) == before
 
@@ -68,7 +62,7 @@ def test_a_look_at_deployed_boards_shows_no_difference(
 ) -> None:
     before = _files(deployed)
     run = deployed.ansible("site", "--check", "--diff")
-    evidence.say("site-check-recap.txt", report(run))
+    evidence.say("site-check-recap.txt", run.report())
     assert changes(run) == {}
     after = _files(deployed)
     assert not [line for name in before for line in difference(before[name], after[name])]

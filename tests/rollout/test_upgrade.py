@@ -3,49 +3,16 @@ start."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import pytest
 import yaml
 
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
-from tests.rollout.listener import ReceivedMessage, listener
-from tests.rollout.nspawn_testbed import NspawnTestbed, Run
-from tests.rollout.test_site import report
+from tests.rollout.listener import listener
+from tests.rollout.nspawn_testbed import NspawnTestbed
+from tests.rollout.upgrades import SECOND, releases, run_with_gaps
 
-SECOND = "0.1.1"
-THIRD = "0.1.2"
-
-
-def releases(testbed: NspawnTestbed, link: str) -> dict[str, str]:
-    """The release that the link `current` or `previous` names on each board; "" without a link."""
-    command = f"readlink /opt/leadline/agent/{link} || true"
-    return {
-        name: board.run(command).stdout.strip().removeprefix("releases/")
-        for name, board in testbed.boards.items()
-    }
-
-
-def longest_gap_s(reports: Sequence[ReceivedMessage]) -> float:
-    """The longest time between two reports of a board, in seconds."""
-    return max(after.at_s - before.at_s for before, after in pairwise(reports))
-
-
-def run_with_gaps(testbed: NspawnTestbed, playbook: str) -> tuple[Run, list[str]]:
-    """Run a playbook. Returns the run, and a line for each board with the longest time between two
-    of its reports during the run."""
-    with listener(testbed) as messages:
-        for name in testbed.boards:
-            messages.wait_for(name, "report", 2, within_s=60)
-        run = testbed.ansible(playbook)
-        for name in testbed.boards:
-            messages.wait_for(
-                name, "report", len(messages.received(name, "report")) + 2, within_s=60
-            )
-        gaps_s = {name: longest_gap_s(messages.received(name, "report")) for name in testbed.boards}
-    return run, [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
+THIRD = "9.0.2"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +29,7 @@ def test_an_upgrade_switches_every_board_and_its_gap_is_short(
 ) -> None:
     first = releases(deployed, "current")
     run, lines = run_with_gaps(deployed, "upgrade")
-    evidence.say("upgrade.txt", "\n".join((report(run), *lines)))
+    evidence.say("upgrade.txt", "\n".join((run.report(), *lines)))
     assert set(releases(deployed, "current").values()) == {second}
     assert releases(deployed, "previous") == first
     for board in deployed.boards.values():

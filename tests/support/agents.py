@@ -61,12 +61,7 @@ def agent_config(
         f'[broker]\nhost = "{host}"\nport = {port}',
     ]
     if tls:
-        lines += [
-            "[broker.tls]",
-            f'ca_file = "{tls.ca_file}"',
-            f'cert_file = "{tls.cert_file}"',
-            f'key_file = "{tls.key_file}"',
-        ]
+        lines.append(tls.toml("broker.tls"))
     path = folder / "agent.toml"
     path.write_text("\n".join([*lines, *more, ""]))
     return path

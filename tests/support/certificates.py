@@ -1,5 +1,6 @@
 """A throw-away certificate authority, made with the openssl command line."""
 
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,18 @@ class Certificate:
     ca_file: Path
     cert_file: Path
     key_file: Path
+
+    def context(self) -> ssl.SSLContext:
+        """What a client that trusts the authority shows with it."""
+        context = ssl.create_default_context(cafile=self.ca_file)
+        context.load_cert_chain(self.cert_file, self.key_file)
+        return context
+
+    def toml(self, section: str) -> str:
+        """The table of a settings file that names the three files, such as grpc.tls."""
+        files = {"ca": self.ca_file, "cert": self.cert_file, "key": self.key_file}
+        lines = (f'{name}_file = "{file}"' for name, file in files.items())
+        return "\n".join((f"[{section}]", *lines, ""))
 
 
 class Authority:

@@ -5,6 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from leadline_controller.framework.cluster_objects import (
+    Claim,
+    ClusterObject,
+    DisruptionBudget,
+    Volume,
+    VolumePlan,
+)
 from leadline_controller.framework.model import CPU, MEMORY, ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.ports import (
     BudgetError,
@@ -15,24 +22,17 @@ from leadline_controller.framework.ports import (
     NodeChanged,
     NodeDeleted,
     NotFoundError,
+    ObjectChanged,
+    ObjectDeleted,
     PodDeleted,
     Relisted,
-    ResourceChanged,
-    ResourceDeleted,
     StorageChangedError,
     UnavailableError,
     Workload,
 )
 from leadline_controller.framework.quantity import parse_quantity
-from leadline_controller.framework.resources import (
-    Claim,
-    DisruptionBudget,
-    Resource,
-    Volume,
-    VolumePlan,
-)
 from leadline_controller.framework.selectors import selects
-from leadline_controller.snapshot.demo_cluster import DemoCluster
+from leadline_lab.demo_cluster import DemoCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class MemoryCluster(DemoCluster):
 
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
         super().__init__(nodes)
-        self._resources: dict[tuple[type, str], Resource] = {}
+        self._objects: dict[tuple[type, str], ClusterObject] = {}
         self._events: dict[tuple[str, Event], RecordedEvent] = {}
         self._bind_errors: deque[ClusterError] = deque()
         self._event_errors: deque[Exception] = deque()
@@ -83,14 +83,14 @@ class MemoryCluster(DemoCluster):
         """Remove the pod of that namespace/name. Raises KeyError."""
         self._notify(PodDeleted(self._pods.pop(key)))
 
-    def put_resource(self, resource: Resource) -> None:
+    def put_object(self, made: ClusterObject) -> None:
         """Add a namespace or a storage object, or replace the one of that type and key."""
-        self._resources[type(resource), resource.key] = resource
-        self._notify(ResourceChanged(resource))
+        self._objects[type(made), made.key] = made
+        self._notify(ObjectChanged(made))
 
-    def remove_resource(self, resource: Resource) -> None:
-        """Remove the resource of that type and key. Raises KeyError."""
-        self._notify(ResourceDeleted(self._resources.pop((type(resource), resource.key))))
+    def remove_object(self, made: ClusterObject) -> None:
+        """Remove the object of that type and key. Raises KeyError."""
+        self._notify(ObjectDeleted(self._objects.pop((type(made), made.key))))
 
     def relist(self) -> None:
         """Send every watch the whole state again, as after a lost connection."""
@@ -117,7 +117,7 @@ class MemoryCluster(DemoCluster):
         current = self._found(pod)
         budgets = [
             each
-            for each in self._resources.values()
+            for each in self._objects.values()
             if isinstance(each, DisruptionBudget)
             and each.namespace == pod.namespace
             and selects(each.selector, current.labels)
@@ -131,7 +131,7 @@ class MemoryCluster(DemoCluster):
                 raise BudgetError(
                     "Cannot evict pod as it would violate the pod's disruption budget."
                 )
-            self.put_resource(replace(budget, allowed=budget.allowed - 1))
+            self.put_object(replace(budget, allowed=budget.allowed - 1))
         if current.node_name:
             self.put_pod(replace(current, terminating=True))
         else:
@@ -191,7 +191,7 @@ class MemoryCluster(DemoCluster):
     async def prepare(self, plan: VolumePlan) -> None:
         """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""
         for name, key in plan.binds:
-            claim, volume = self._claim(key), self._resources.get((Volume, name))
+            claim, volume = self._claim(key), self._objects.get((Volume, name))
             if not isinstance(volume, Volume):
                 raise StorageChangedError(f"404: volume {name} not found")
             if claim.terminating or claim.volume not in ("", name):
@@ -199,14 +199,14 @@ class MemoryCluster(DemoCluster):
             if volume.terminating or not (volume.claim is None or volume.is_reserved_for(claim)):
                 raise StorageChangedError(f"volume {name} is no longer free")
             if not volume.claim_uid:
-                self.put_resource(replace(volume, claim=key, claim_uid=claim.uid))
+                self.put_object(replace(volume, claim=key, claim_uid=claim.uid))
         for key in plan.selects:
             claim = self._claim(key)
             if claim.selected_node == plan.node:
                 continue
             if claim.terminating or claim.volume or claim.selected_node:
                 raise StorageChangedError(f"claim {key} is no longer free")
-            self.put_resource(replace(claim, selected_node=plan.node))
+            self.put_object(replace(claim, selected_node=plan.node))
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind exactly this pod (by uid) to a node. Raises ClusterError. Like the API server, it
@@ -236,10 +236,10 @@ class MemoryCluster(DemoCluster):
         await super().annotate(pod, annotations)
 
     def _relisted(self) -> Relisted:
-        return Relisted(self.nodes, self.pods, tuple(self._resources.values()))
+        return Relisted(self.nodes, self.pods, tuple(self._objects.values()))
 
     def _claim(self, key: str) -> Claim:
-        claim = self._resources.get((Claim, key))
+        claim = self._objects.get((Claim, key))
         if not isinstance(claim, Claim):
             raise StorageChangedError(f"404: claim {key} not found")
         return claim

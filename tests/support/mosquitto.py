@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.support.certificates import Certificate
 from tests.support.ports import free_port, listens, wait_until
+from tests.support.processes import end
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,7 @@ def mosquitto(
             wait_until(lambda: _is_up(process, log, host, port), "mosquitto listens")
             yield Broker(host, port, process.pid)
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, 10)
 
 
 def _program() -> str:

@@ -16,3 +16,18 @@ def frozen(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> Iterat
         yield
     finally:
         process.send_signal(signal.SIGCONT)
+
+
+def end(process: "subprocess.Popen[bytes] | subprocess.Popen[str]", grace_s: float = 20) -> None:
+    """Ask a child of ours to end, and kill it if it does not in so long."""
+    process.terminate()
+    waited_for(process, grace_s)
+
+
+def waited_for(process: "subprocess.Popen[bytes] | subprocess.Popen[str]", grace_s: float) -> None:
+    """Wait for a child that was asked to end, and kill it if it does not in so long."""
+    try:
+        process.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

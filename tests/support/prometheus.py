@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.ports import free_port, wait_until
+from tests.support.processes import end
 
 PATIENCE_S = 60.0
 
@@ -79,12 +80,7 @@ def prometheus(
             wait_until(lambda: _is_ready(server, process, folder / "log"), "it is up", PATIENCE_S)
             yield server
         finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
 
 
 def promtool(*arguments: str, stdin: bytes = b"") -> str:
@@ -111,3 +107,9 @@ def _is_ready(server: Prometheus, process: "subprocess.Popen[bytes]", log: Path)
             return int(answer.status) == 200
     except OSError:
         return False
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+RULES = DOCS / "examples" / "prometheus" / "leadline.rules.yml"

@@ -182,6 +182,12 @@ class _Connection:
         self._broker.breaches.append(code)
         self._send(DISCONNECT, bytes([code, 0]))
         self._is_open = False
+        # Where unread data is left at the close, TCP resets the connection, and the reason is lost.
+        self._stream.shutdown(socket.SHUT_WR)
+        self._stream.settimeout(1.0)
+        with suppress(OSError):
+            while self._stream.recv(1 << 16):
+                pass
 
     def _send(self, kind: int, body: bytes) -> None:
         self._stream.sendall(bytes([kind << 4, len(body)]) + body)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from leadline_controller.framework.cluster_objects import DisruptionBudget
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -27,7 +28,6 @@ from leadline_controller.framework.ports import (
     UnavailableError,
     Workload,
 )
-from leadline_controller.framework.resources import DisruptionBudget
 from leadline_controller.framework.selectors import Requirement
 
 from tests.support.memory_cluster import MemoryCluster
@@ -35,14 +35,13 @@ from tests.support.memory_cluster import MemoryCluster
 
 @dataclass
 class Faults:
-    """How often a write fails. before: it is not done. after: it is done, and the answer is lost.
-    refused: an eviction is refused as by a budget. conflict: a Deployment was written meanwhile."""
+    """How often a write fails."""
 
     random: Random
-    before: float = 0.0
-    after: float = 0.0
-    refused: float = 0.0
-    conflict: float = 0.0
+    before: float = 0.0  # it is not done
+    after: float = 0.0  # it is done, and the answer is lost
+    refused: float = 0.0  # an eviction is refused as by a budget
+    conflict: float = 0.0  # a Deployment was written meanwhile
 
     def strike(self, share: float) -> bool:
         return self.random.random() < share
@@ -83,7 +82,7 @@ class WorkloadCluster(MemoryCluster):
         self.put_workload(made, f"{name}-set")
         if least is not None:
             selector = (Requirement("app", "In", (name,)),)
-            self.put_resource(DisruptionBudget("default", f"{name}:{least}", selector))
+            self.put_object(DisruptionBudget("default", f"{name}:{least}", selector))
 
     def pods_of(self, name: str) -> list[Pod]:
         """The live pods of a Deployment."""
@@ -138,23 +137,23 @@ class WorkloadCluster(MemoryCluster):
                 self._disrupted(pod, name)
             self.put_pod(replace(pod, terminating=True))
         healthy = self.healthy(name)
-        settled = healthy == len(self.pods_of(name)) == workload.replicas
-        if workload.settled != settled:
+        rolled_out = healthy == len(self.pods_of(name)) == workload.replicas
+        if workload.rolled_out != rolled_out:
             self._workloads[workload.key] = replace(
-                workload, settled=settled, version=str(next(self._versions))
+                workload, rolled_out=rolled_out, version=str(next(self._versions))
             )
 
     def _allow(self) -> None:
         """As the disruption controller: what is healthy beyond minAvailable may go."""
-        for budget in [b for b in self._resources.values() if isinstance(b, DisruptionBudget)]:
+        for budget in [b for b in self._objects.values() if isinstance(b, DisruptionBudget)]:
             name, least = budget.name.split(":")
             allowed = max(self.healthy(name) - int(least), 0)
             if allowed != budget.allowed:
-                self.put_resource(replace(budget, allowed=allowed))
+                self.put_object(replace(budget, allowed=allowed))
 
     def _disrupted(self, pod: Pod, name: str) -> None:
         self.witness.begun.append((self._now_s(), name))
-        for budget in self._resources.values():
+        for budget in self._objects.values():
             if not isinstance(budget, DisruptionBudget):
                 continue
             of, least = budget.name.split(":")
@@ -212,7 +211,7 @@ class FaultyApi:
         if faults.strike(faults.conflict):
             raise ConflictError("409: the object has been modified")
         made = await self._cluster.scale(over, replicas, extra)
-        self._cluster._workloads[made.key] = replace(made, settled=False)
+        self._cluster._workloads[made.key] = replace(made, rolled_out=False)
         self._lose()
         return made
 

@@ -32,6 +32,7 @@ rules:
   verbs: [create]
   resources:
   - {group: "", resources: [pods]}
+  - {group: events.k8s.io, resources: [events]}
 - level: Metadata
   verbs: [delete]
   resources:
@@ -43,17 +44,13 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 @dataclass(frozen=True)
 class AuditedRequest:
-    """A request for a binding, to delete a pod, or to read or write the Lease.
+    """A request for a binding, to delete a pod, or to read or write the Lease."""
 
-    by: the client's credential. name: the pod, empty for the Lease. to: the node, or the holder;
-    empty for a deletion.
-    received_s, done_s: by the API server's clock.
-    """
-
-    name: str
-    to: str
-    by: str
+    name: str  # the pod, empty for the Lease
+    to: str  # the node, or the holder; empty for a deletion
+    by: str  # the client's credential
     code: int
+    # By the API server's clock.
     received_s: float
     done_s: float
 
@@ -74,6 +71,7 @@ class Audit:
         self._lease_reads: list[AuditedRequest] = []
         self._created: dict[str, float] = {}
         self._deletions: list[AuditedRequest] = []
+        self._told: dict[str, float] = {}
 
     def created(self, prefix: str = "") -> dict[str, float]:
         """Pod -> time of its creation, of the pods with this prefix."""
@@ -84,6 +82,12 @@ class Audit:
         """The requests to bind pods with this prefix, in the order of their ends."""
         self._read_new_lines()
         return [write for write in self._bindings if write.name.startswith(prefix)]
+
+    def told(self, prefix: str = "") -> dict[str, float]:
+        """Pod -> time when the event that says where it was bound was stored, of the pods with this
+        prefix."""
+        self._read_new_lines()
+        return {name: at_s for name, at_s in self._told.items() if name.startswith(prefix)}
 
     def deletions(self, prefix: str = "") -> list[AuditedRequest]:
         """The requests to delete one of the pods with this prefix, in the order of their ends."""
@@ -117,6 +121,10 @@ class Audit:
         if not user:
             return  # it ended before it was authenticated, and changed nothing
         is_deletion = event["verb"] == "delete"
+        if thing["resource"] == "events":
+            if body.get("reason") == "Scheduled" and event["responseStatus"]["code"] < 300:
+                self._told[body["regarding"]["name"]] = _seconds(event["stageTimestamp"])
+            return
         if thing["resource"] == "pods" and "subresource" not in thing and not is_deletion:
             # A ReplicaSet leaves the names of its pods to the server.
             self._created[body["metadata"].get("name", "")] = _seconds(event["stageTimestamp"])

@@ -1,5 +1,5 @@
-"""Other machines than this one, by mount and network namespaces: one without iperf3, one where
-ICMP is not permitted, one where we are nobody. Nothing outside of the command is changed."""
+"""Other machines than this one, by mount namespaces: one without iperf3, one where we are nobody.
+Nothing outside of the command is changed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ NOBODY = 65534
 _REPOSITORY = Path(__file__).parents[2]
 
 
-def as_nobody_without_icmp_and_iperf3(argv: Sequence[str], room: Path) -> list[str]:
-    """The command line that runs `argv` there; it has to be started by root.
+def as_nobody(argv: Sequence[str], room: Path) -> list[str]:
+    """The command line that runs `argv` as nobody; it has to be started by root.
 
-    A new network namespace has no group that may send echoes, and a loopback interface alone.
     room: an empty folder; it stays empty, as what is mounted there goes with the namespace.
     """
     python = (Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), _REPOSITORY)
-    pieces = f"room={shlex.quote(str(room))}; mount -t tmpfs -o mode=755 tmpfs $room"
-    steps = [pieces, *_hiding(_iperf3()), *_opening(python), "ip link set lo up", 'exec "$@"']
     nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
-    script = "\n".join(["set -e", *steps])
-    return ["unshare", "--mount", "--net", "sh", "-c", script, "sh", *nobody, *argv]
+    return _elsewhere(_opening(python), [*nobody, *argv], room)
+
+
+def without_iperf3(argv: Sequence[str], room: Path) -> list[str]:
+    """The command line that runs `argv` where iperf3 is not installed; as `as_nobody`."""
+    return _elsewhere(_hiding(_iperf3()), argv, room)
+
+
+def _elsewhere(steps: Iterable[str], argv: Sequence[str], room: Path) -> list[str]:
+    pieces = f"room={shlex.quote(str(room))}; mount -t tmpfs -o mode=755 tmpfs $room"
+    script = "\n".join(["set -e", pieces, *steps, 'exec "$@"'])
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *argv]
 
 
 def _iperf3() -> list[Path]:

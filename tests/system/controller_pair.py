@@ -13,17 +13,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import psutil
+from leadline_controller.cli.unreachable import is_open
 
 from tests.kube.account import applied, login, wait_allowed
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import node, pod
 from tests.support.mosquitto import Broker, mosquitto
-from tests.support.ports import free_port, listens
+from tests.support.threads import beside
 from tests.system.audit import Audit, AuditedRequest, audited_plane
 from tests.system.daemons import Daemon, eventually, leadline
 
@@ -105,12 +105,8 @@ class ControllerPair:
                 manifest = pod(f"{prefix}-{number:03}", cpu="10m")
                 eventually(partial(self._create, manifest), bool, "the API server answers")
 
-        creating = Thread(target=create)
-        creating.start()
-        try:
+        with beside(create):
             yield
-        finally:
-            creating.join()
 
     def wait_some_bound(self, prefix: str, count: int) -> None:
         """Wait until at least `count` pods are bound."""
@@ -221,7 +217,7 @@ def _candidate(folder: Path, plane: ControlPlane, broker: Broker, settings: str)
     # The plane writes its own file again at each start; this one is written from a copy.
     kubeconfig = login(admin, Path(shutil.copy(plane.kubeconfig, folder)), folder / "login")
     wait_allowed(Api(kubeconfig), True, group="", resource="pods", verb="watch")
-    address = f"127.0.0.1:{free_port()}"
+    address = f"unix:{folder}/api"
     config = folder / "controller.toml"
     config.write_text(
         f'cluster = "{CLUSTER}"\nwarm_up_s = 0\n'
@@ -242,5 +238,4 @@ def _credential(kubeconfig: Path) -> str:
 
 
 def _answers(one: Candidate) -> bool:
-    host, _, port = one.address.partition(":")
-    return listens(host, int(port))
+    return is_open(one.address)

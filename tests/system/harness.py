@@ -159,8 +159,4 @@ def _controller_toml(
 
 
 def _broker_toml(broker: RestartableBroker, certificate: Certificate) -> str:
-    return (
-        f'[broker]\nhost = "127.0.0.1"\nport = {broker.port}\n'
-        f'[broker.tls]\nca_file = "{certificate.ca_file}"\n'
-        f'cert_file = "{certificate.cert_file}"\nkey_file = "{certificate.key_file}"\n'
-    )
+    return f'[broker]\nhost = "127.0.0.1"\nport = {broker.port}\n{certificate.toml("broker.tls")}'

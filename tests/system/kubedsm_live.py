@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
@@ -33,9 +34,9 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.rescheduling.journal import HourlyBudgets
+from leadline_controller.rescheduling.journal import HourlyBudgets, MoveNote
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.settings import Settings
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.wiring import Controller, running
 from leadline_experiments.kubedsm.logs import logs
@@ -45,7 +46,7 @@ from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.kwok import Kwok, kwok, side_by_side
-from tests.kube.objects import Object, node
+from tests.kube.objects import Object, deployment, node
 
 CONTROLLERS = ["deployment-controller", "replicaset-controller", "disruption-controller"]
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -57,6 +58,7 @@ SETTLED_S = 4.0
 LONGEST_S = 240.0
 SMALL = 0.1  # of the paper's sizes, so that its 30 cores are boards of one machine
 POLL_S = 0.25
+IMAGE_MB = 20  # beside busybox
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,30 @@ class Cycle:
     settled_s: float
 
 
+@dataclass(frozen=True)
+class MoveTimes:
+    """Seconds of one move. away_s: from when the old pod began to end until the new one was ready,
+    negative if it was ready before. whole_s: from its beginning until the new pod was ready and the
+    old one gone; then the next move begins."""
+
+    away_s: float
+    whole_s: float
+
+
 @dataclass
 class Account:
-    """What became of the pods. deleted: pods that are gone. scaled_down: by which the services
-    shrank. moves: how many ended in which way. evictions: that the API server accepted."""
+    """What became of the pods."""
 
     cycles: list[Cycle] = field(default_factory=list)
     created: int = 0
-    deleted: int = 0
+    deleted: int = 0  # pods that are gone
     alive: int = 0
-    scaled_down: int = 0
-    evictions: int = 0
-    moves: dict[str, int] = field(default_factory=dict)
+    scaled_down: int = 0  # by which the services shrank
+    evictions: int = 0  # that the API server accepted
+    moves: dict[str, int] = field(default_factory=dict)  # how many ended in which way
     endings: list[str] = field(default_factory=list)
+    times: list[MoveTimes] = field(default_factory=list)  # of the moves that ended as planned
+    to_cloud: int = 0  # how many of these left the edge
 
     @property
     def edge_ratio(self) -> float:
@@ -105,13 +118,23 @@ class Counting(KubeCluster):
         Counting.evictions += 1
 
 
+@dataclass
+class Life:
+    """When a pod was first seen, ready, ending and gone, seconds since 1970."""
+
+    owner: str
+    seen_s: float
+    ready_s: float = inf
+    ends_s: float = inf
+    gone_s: float = inf
+
+
 class Registry:
     """Every pod of one run that the watch showed."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self.seen: set[str] = set()
-        self.gone: set[str] = set()
+        self.lives: dict[str, Life] = {}
 
     def observe(self, change: ClusterChange) -> None:
         pods: Sequence[Pod] = ()
@@ -121,9 +144,28 @@ class Registry:
             case PodChanged(pod):
                 pods = (pod,)
             case PodDeleted(pod):
-                if pod.uid in self.seen:
-                    self.gone.add(pod.uid)
-        self.seen.update(pod.uid for pod in pods if pod.name.startswith(self._prefix))
+                if (life := self.lives.get(pod.uid)) is not None:
+                    life.gone_s = time.time()
+                    life.ends_s = min(life.ends_s, life.gone_s)
+        for pod in pods:
+            if pod.name.startswith(self._prefix) and pod.owner is not None:
+                now_s = time.time()
+                life = self.lives.setdefault(pod.uid, Life(pod.owner.uid, now_s))
+                life.ready_s = min(life.ready_s, now_s if pod.ready else inf)
+                life.ends_s = min(life.ends_s, now_s if pod.terminating else inf)
+
+    def ended(self) -> int:
+        """How many pods are gone, or about to be."""
+        return sum(life.ends_s < inf for life in self.lives.values())
+
+    def times(self, note: MoveNote) -> MoveTimes:
+        """Of a move that ended as planned: the next pod of its workload is the replacement."""
+        old = self.lives[note.uid]
+        new = min(
+            (each for each in self.lives.values() if each.owner == note.owner),
+            key=lambda each: (each.seen_s < note.begun_s, each.seen_s),
+        )
+        return MoveTimes(new.ready_s - old.ends_s, max(new.ready_s, old.gone_s) - note.begun_s)
 
 
 @contextmanager
@@ -143,13 +185,21 @@ def paper_nodes(played: Kwok, prefix: str) -> Iterator[dict[str, str]]:
         played.remove_nodes(list(tiers))
 
 
-def deployment(
-    prefix: str, service: str, image: str, scale: float, target: float | None = None
+def service_of_one(
+    prefix: str,
+    service: str,
+    image: str,
+    scale: float,
+    target: float | None = None,
+    *,
+    worst_first: bool = False,
 ) -> Object:
-    """A service as a Deployment of one replica. target: its QoS target."""
+    """A service as a Deployment of one replica. target: its QoS target. worst_first: a scale-down
+    removes the replica in the worst place."""
     cores, mib = SERVICES[service]
     labels = {"run": prefix, "service": service}
     annotations = {} if target is None else {"leadline.dev/qos-edge-ratio": f"{target:g}"}
+    annotations["leadline.dev/deletion-order"] = str(worst_first).lower()
     container = {
         "name": "main",
         "image": image,
@@ -160,24 +210,16 @@ def deployment(
             }
         },
     }
-    return {
-        "metadata": {"name": f"{prefix}-{service.lower()}"},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels, "annotations": annotations},
-                "spec": {
-                    "schedulerName": prefix,
-                    "nodeSelector": {"run": prefix},
-                    "terminationGracePeriodSeconds": 1,
-                    "automountServiceAccountToken": False,
-                    "enableServiceLinks": False,
-                    "containers": [container],
-                },
-            },
-        },
+    spec = {
+        "schedulerName": prefix,
+        "nodeSelector": {"run": prefix},
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [container],
     }
+    name = f"{prefix}-{service.lower()}"
+    return deployment(name, spec, labels=labels, annotations=annotations)
 
 
 def autoscaler(prefix: str, service: str) -> Object:
@@ -204,12 +246,15 @@ async def play(
     cycles: Sequence[dict[str, int]],
     *,
     moves: bool,
+    worst_first: bool = False,
     image: str = "x",
     scale: float = 1.0,
     autoscaled: bool = False,
     targets: dict[str, float] | None = None,
+    **options: Any,
 ) -> Account:
-    """One run over these cycles, with or without migration.
+    """One run over these cycles, with or without migration, and with or without an order in which
+    replicas are removed. options: further ones of the strategy.
 
     nodes: with the label run=`prefix`, name -> tier. autoscaled: by eviction, as the paper does;
     else the replacement comes first. image, scale: of the pods, whose sizes are the paper's times
@@ -217,14 +262,7 @@ async def play(
     """
     api, account = Api(plane.kubeconfig), Account()
     with nodes as tiers:
-        how = SchedulingProfile(
-            KubeDsm(suggest=1 if moves else 0),
-            FILTERS,
-            Random(7),
-            prefix,
-            batch_window_s=0.5,
-            suggest_interval_s=1.0 if moves else 0.0,
-        )
+        how = Rule(KubeDsm(suggest=1 if moves else 0, **options), FILTERS, Random(7))
         rescheduling = ReschedulingSettings(
             mode="automatic" if moves else "off",
             cooldown_s=0.0,
@@ -233,15 +271,22 @@ async def play(
         )
         registry, Counting.evictions = Registry(prefix), 0
         async with Counting.connect(plane.kubeconfig) as cluster:
-            controller = Controller(Settings(rescheduling=rescheduling), cluster)
-            async with (
-                controller.listening(registry.observe),
-                controller.rescheduling(how),
-                running(controller.scheduler(how).run()),
-            ):
+            settings = Settings(
+                warm_up_s=0.0,
+                scheduler_name=prefix,
+                batch_window_s=0.5,
+                suggest_interval_s=1.0 if moves else 0.0,
+                rescheduling=rescheduling,
+            )
+            controller = Controller(settings, cluster, how)
+            controller.listeners.append(registry.observe)
+            async with running(*controller.placing()):
                 try:
                     made = [
-                        deployment(prefix, service, image, scale, (targets or {}).get(service))
+                        service_of_one(
+                            *(prefix, service, image, scale, (targets or {}).get(service)),
+                            worst_first=worst_first,
+                        )
                         for service in SERVICES
                     ]
                     await asyncio.to_thread(
@@ -262,14 +307,16 @@ async def play(
                 finally:
                     found = await asyncio.to_thread(pods_of, api, prefix)
                     account.alive = len(found)
-                    assert controller.rescheduler is not None
                     unix_s = controller.rescheduler.now_unix_s() or 0.0
                     notes = controller.rescheduler.journal.of_the_hour(unix_s)
                     mine = [note for note in notes if note.pod.startswith(f"default/{prefix}-")]
                     account.endings = [note.outcome for note in mine]
                     endings = (ending.partition(":")[0] for ending in account.endings)
                     account.moves = dict(Counter(endings))
-                    account.created, account.deleted = len(registry.seen), len(registry.gone)
+                    ended = [note for note in mine if note.outcome == "moved"]
+                    account.times = [registry.times(note) for note in ended]
+                    account.to_cloud = sum(tiers[note.target] == "cloud" for note in ended)
+                    account.created, account.deleted = len(registry.lives), registry.ended()
                     account.evictions = Counting.evictions
                     await asyncio.to_thread(remove, api, prefix)
     return account
@@ -367,9 +414,9 @@ def on_kwok() -> Iterator[Ground]:
 @contextmanager
 def on_kubelets() -> Iterator[Ground]:
     """The lab's boards with kubelets, a tenth of the paper's sizes each."""
-    from leadline_controller.lab.spec import BoardSpec
+    from leadline_lab.spec import BoardSpec
 
-    from tests.lab.images import SLEEP, push_image
+    from tests.lab.lab_images import SLEEP, push_image, random_layer
     from tests.lab.running import Size, running_lab
 
     tiers = {each.name.lower(): each for each in empty_cluster().nodes}
@@ -382,7 +429,7 @@ def on_kubelets() -> Iterator[Ground]:
     }
     boards = [BoardSpec(name, rate_mbps=100) for name in tiers]
     with running_lab(boards, CONTROLLERS, sizes) as lab:
-        image = push_image(lab.lab, "service", command=SLEEP)
+        image = push_image(lab.lab, "service", [random_layer(IMAGE_MB, seed=1)], SLEEP)
 
         @contextmanager
         def labelled(prefix: str) -> Iterator[dict[str, str]]:
@@ -392,6 +439,8 @@ def on_kubelets() -> Iterator[Ground]:
             yield {name: each.tier for name, each in tiers.items()}
 
         yield lab.plane, labelled, {"image": image, "scale": SMALL}
+        pulls = ", ".join(f"{pull_s:.1f}" for pull_s in lab.pulls_s())
+        print(f"seconds of the pulls of {IMAGE_MB} MB: {pulls}", flush=True)
 
 
 def show(name: str, account: Account) -> None:
@@ -401,9 +450,16 @@ def show(name: str, account: Account) -> None:
     print(
         f"  pods created {account.created}, alive {account.alive}, deleted {account.deleted}: "
         f"scaled down {account.scaled_down}, moves {account.moves}, unexplained "
-        f"{account.unexplained}; evictions {account.evictions}",
-        flush=True,
+        f"{account.unexplained}; evictions {account.evictions}; to the cloud {account.to_cloud}"
     )
+    for name, times in (
+        ("a pod away", [each.away_s for each in account.times]),
+        ("a move", [each.whole_s for each in account.times]),
+    ):
+        if times:
+            low, middle, high = np.percentile(times, [10, 50, 90])
+            print(f"  {name}: median {middle:.1f} s, 10 to 90 %: {low:.1f} to {high:.1f} s")
+    print(end="", flush=True)
     for ending in account.endings:
         if not ending.startswith("moved"):
             print(f"  {ending}")
@@ -419,12 +475,13 @@ def main() -> None:
     counts, found = logged_cycles(arguments.cycles), {}
     ground = on_kubelets() if arguments.kubelets else on_kwok()
     with ground as (plane, nodes, rest):
-        for name, moves, autoscaled in (
-            ("eviction", True, True),
-            ("replacement-first", True, False),
-            ("no-migration", False, False),
+        for name, moves, autoscaled, worst_first in (
+            ("eviction", True, True, False),
+            ("replacement-first", True, False, False),
+            ("no-migration", False, False, False),
+            ("worst-first", False, False, True),
         ):
-            how = {"moves": moves, "autoscaled": autoscaled, **rest}
+            how = {"moves": moves, "autoscaled": autoscaled, "worst_first": worst_first, **rest}
             account = asyncio.run(play(plane, nodes(name), name, counts, **how))
             found[name] = {**asdict(account), "edge_ratio": account.edge_ratio}
             show(name, account)

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline_controller.kubeobjects.images import read_pull
-from leadline_controller.lab.kubelets import registry_address
-from leadline_controller.lab.spec import SERVER, BoardSpec
+from leadline_controller.kubeobjects.image_pulls import read_pull
+from leadline_lab.kubelets import registry_address
+from leadline_lab.spec import SERVER, BoardSpec
 
 from tests.kube.scheduler import kube_scheduler
-from tests.lab.images import SLEEP, push_image, random_layer
+from tests.lab.lab_images import SLEEP, push_image, random_layer
 from tests.lab.running import EVENTS, PODS, RunningLab, running_lab, running_pod
 from tests.system.daemons import clean_environ, eventually, leadline
 
@@ -60,16 +60,16 @@ _WAITED = re.compile(r"\((?P<all>[0-9a-z.µ]+) including waiting\)")
 
 @dataclass(frozen=True)
 class Start:
-    """A pod's start. real_s: from its creation until it was ready. pull_s: until its image was
-    there, the wait for others included, as its kubelet says; 0 if it was there. predicted_s: of
-    that, when its node was chosen; missing_mb, shared_mb: what its node lacked and had then. None
-    under kube-scheduler, or if it was unknown."""
+    """A pod's start."""
 
     image: str
     node: str
-    real_s: float
+    real_s: float  # from its creation until it was ready
+    # Until its image was there, the wait for others included, as its kubelet says; 0 if it was
+    # there.
     pull_s: float
-    predicted_s: float | None = None
+    predicted_s: float | None = None  # of that, when its node was chosen
+    # What its node lacked and had then. None under kube-scheduler, or if it was unknown.
     missing_mb: float | None = None
     shared_mb: float | None = None
 

@@ -27,9 +27,9 @@ from typing import Any
 
 import grpc
 from leadline_controller.cli.nodes import document
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab.lab import AgentSettings, start_agents
-from leadline_controller.lab.spec import SERVER, SWITCH, BoardSpec, LabSpec
+from leadline_lab import lab as labs
+from leadline_lab.lab import AgentSettings, start_agents
+from leadline_lab.spec import SERVER, SWITCH, BoardSpec, LabSpec
 from leadline_wire import topics
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
@@ -64,19 +64,18 @@ _FAST_S = 60.0
 _LATEST_S = 120.0
 _PLACED_S = 120.0
 _SET_UP_S = 120.0
+_COUNTED_S = 2.0  # by then the packets of a test are counted
 
 
 @dataclass
 class Seen:
-    """One look at the controller. at_s: since its start. mbps: the bandwidth that is believed of
-    each board; bounds: those of which it is a lower bound; suspects: those that a test contradicts;
-    limited: those that a busy host limited."""
+    """One look at the controller."""
 
-    at_s: float
-    mbps: dict[str, float]
-    bounds: list[str]
-    suspects: list[str]
-    limited: list[str]
+    at_s: float  # since its start
+    mbps: dict[str, float]  # the bandwidth that is believed of each board
+    bounds: list[str]  # those of which it is a lower bound
+    suspects: list[str]  # those that a test contradicts
+    limited: list[str]  # those that a busy host limited
 
     def changed(self, before: Seen) -> bool:
         """Whether it differs from an earlier look by more than the noise of a test."""
@@ -97,38 +96,38 @@ class Seen:
 
 @dataclass
 class Played:
-    """The results. Times are seconds since the start of the controller.
-
-    known_s: when the bandwidth of every board was known. fast_s: since when each gigabit board is
-    known as one; those that are not yet are not in it. limited: the boards whose bandwidth is
-    host-limited at `ended_s`. first: the traffic of each board's link
-    from the start to `known_s`; then: from there to `ended_s`; tests: how many began until
-    `known_s`. budget: the answer of `leadline budget` at `ended_s`, and as a table. fast_pod: where
-    and when the pod that wants 150 Mbit/s was placed. pods: when each of the others was created,
-    and where it was placed. noticed_s: when the controller's answers showed the throttled board's
-    link as slow, NaN if they never did. hindered: results that a busy host limited, by board.
-    metrics: the ages of what is known of each board at `ended_s`. results: of the throttled board's
-    tests.
-    """
+    """The results. Times are seconds since the start of the controller."""
 
     seen: list[Seen] = field(default_factory=list)
-    known_s: float = nan
+    known_s: float = nan  # when the bandwidth of every board was known
+    # Since when each gigabit board is known as one; those that are not yet are not in it.
     fast_s: dict[str, float] = field(default_factory=dict)
+    # The boards whose bandwidth is host-limited at `ended_s`.
     limited: list[str] = field(default_factory=list)
     ended_s: float = nan
-    tests: dict[str, int] = field(default_factory=dict)
+    tests: dict[str, int] = field(default_factory=dict)  # how many began until `known_s`
+    # The traffic of each board's link from the start to `known_s`.
     first: dict[str, Traffic] = field(default_factory=dict)
-    then: dict[str, Traffic] = field(default_factory=dict)
-    budget: dict[str, Any] = field(default_factory=dict)
-    table: str = ""
+    then: dict[str, Traffic] = field(default_factory=dict)  # from there to `ended_s`
+    # The bytes that the controller charged to each board, and those that were counted until then.
+    accounts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    table: str = ""  # what `leadline budget` prints at `ended_s`
     throttled: str = ""
     throttled_s: float = nan
+    # When the controller's answers showed the throttled board's link as slow, NaN if they never
+    # did.
     noticed_s: float = nan
+    # Where and when the pod that wants 150 Mbit/s was placed.
     fast_pod: tuple[str, float] = ("", nan)
+    # When each of the others was created, and where it was placed.
     pods: list[tuple[float, str]] = field(default_factory=list)
+    # Results that a busy host limited, by board.
     hindered: dict[str, int] = field(default_factory=dict)
+    # The boards with tests that failed before `ended_s`, and why.
+    failed: dict[str, list[str]] = field(default_factory=dict)
+    # The ages of what is known of each board at `ended_s`.
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
-    results: list[tuple[float, str]] = field(default_factory=list)
+    results: list[tuple[float, str]] = field(default_factory=list)  # of the throttled board's tests
 
     def noticed_after_s(self) -> float:
         """How long after the throttling the last pod went to that board."""
@@ -166,6 +165,7 @@ class Played:
             shares = (100 * self.share(name, kind) for kind in link_traffic.KINDS)
             lines.append(f"{name:6}" + "".join(f"{share:11.4f}" for share in shares))
         lines.append(f"results that a busy host limited: {self.hindered or 'none'}")
+        lines.append(f"tests that failed: {self.failed or 'none'}")
         return "\n".join([*lines, "", self.table])
 
 
@@ -256,7 +256,7 @@ class _Watch:
         self._until(_PLACED_S, lambda: bool(played.fast_pod[0]))
         played.then, played.ended_s = self._traffic(known), self._at_s()
         played.limited = played.seen[-1].limited
-        played.budget = json.loads(self._ask("budget", "-o", "json"))
+        played.accounts = self._accounts(begin)
         played.table = self._ask("budget", "-o", "wide")
         played.metrics = {
             node["name"]: {metric: each["age_s"] for metric, each in node["metrics"].items()}
@@ -282,10 +282,13 @@ class _Watch:
             report, sender = each.message, each.topic.node
             if each.topic.kind != topics.Kind.BANDWIDTH:
                 continue
+            at_s = report.timing.measured_boot_ms / 1000 - boot_s
+            if report.outcome != report.DONE and at_s <= played.ended_s:
+                for end in (sender, report.peer):
+                    played.failed.setdefault(end, []).append(report.detail)
             if played.throttled in (sender, report.peer):
                 limited = ", busy host" if report.hindrances else ""
                 outcome = report.Outcome.Name(report.outcome).lower()
-                at_s = report.timing.measured_boot_ms / 1000 - boot_s
                 rate = f"{report.bandwidth_mbps:.1f} Mbit/s" if report.bandwidth_mbps else "sent"
                 size = f"{report.transferred_bytes} bytes in {report.duration_ms} ms"
                 result = f"{sender} with {report.peer}: {outcome}, {rate}, {size}{limited}"
@@ -360,6 +363,27 @@ class _Watch:
     def _tests(self) -> dict[str, int]:
         budget = json.loads(self._ask("budget", "-o", "json"))
         return {each["name"]: each["tests"] for each in budget["nodes"]}
+
+    def _accounts(self, begin: Mapping[str, Traffic]) -> dict[str, tuple[int, int]]:
+        """Of each board the bytes that were charged and those that were counted, at a time when no
+        test of it ran, began or ended."""
+        found: dict[str, tuple[int, int]] = {}
+
+        def settled() -> dict[str, tuple[int, int]]:
+            answer = self.stub.GetBudget(pb.GetBudgetRequest(), timeout=10.0)
+            busy = {end for test in answer.running for end in (test.client, test.server)}
+            return {x.name: (x.bytes, x.tests) for x in answer.nodes if x.name not in busy}
+
+        def look() -> dict[str, tuple[int, int]]:
+            before = settled()
+            time.sleep(_COUNTED_S)
+            traffic, after = self._traffic(begin), settled()
+            for name in (after.keys() & RATES_MBPS) - found.keys():
+                if after[name] == before.get(name):
+                    found[name] = after[name][0], traffic[name].kinds["bandwidth"]
+            return found
+
+        return eventually(look, lambda found: len(found) == len(RATES_MBPS), "each board rests")
 
     def _nodes(self) -> list[dict[str, Any]]:
         """What `leadline nodes -o json` prints, without a new process for each look."""

@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline_controller.lab import network
-from leadline_controller.lab.lab import Lab
-from leadline_controller.lab.spec import SERVER, SWITCH, BoardSpec
+from leadline_lab import network
+from leadline_lab.lab import Lab
+from leadline_lab.spec import SERVER, SWITCH, BoardSpec
 
 from tests.kube.api import ApiError
-from tests.kube.objects import Object, node
-from tests.lab.images import push_image
+from tests.kube.objects import Object, deployment, node
+from tests.lab.lab_images import push_image
 from tests.lab.running import PODS, RunningLab, Size, is_ready, running_lab
 from tests.system.daemons import eventually
 
@@ -54,14 +54,14 @@ workload_moves_per_hour = 20
 
 @dataclass
 class Played:
-    """What happened, with seconds since the throttling. pods: how many are ready on each board, as
-    it changes. fewest: how few were ready at any time. whys: of the last decisions."""
+    """What happened, with seconds since the throttling."""
 
     throttled: str = ""
     measured_s: float | None = None
+    # How many are ready on each board, as it changes.
     pods: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-    fewest: int = REPLICAS
-    whys: list[str] = field(default_factory=list)
+    fewest: int = REPLICAS  # how few were ready at any time
+    whys: list[str] = field(default_factory=list)  # of the last decisions
 
     def lines(self) -> Iterator[str]:
         """The report."""
@@ -118,12 +118,7 @@ def _deployment(image: str) -> Object:
         "enableServiceLinks": False,
         "containers": [container],
     }
-    template = {"metadata": {"labels": {"app": "web"}, "annotations": annotations}, "spec": spec}
-    selector = {"matchLabels": {"app": "web"}}
-    return {
-        "metadata": {"name": "web"},
-        "spec": {"replicas": REPLICAS, "selector": selector, "template": template},
-    }
+    return deployment("web", spec, REPLICAS, annotations=annotations)
 
 
 def _ready(running: RunningLab) -> Counter[str]:

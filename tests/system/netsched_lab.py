@@ -2,8 +2,9 @@
 real agent on each, mosquitto, iperf3, a real API server, and the controller, which binds the
 pods. The stock kube-scheduler then places the same pods.
 
-There is no kubelet, so pods do not run. `python -m tests.system.netsched_lab` runs the trial and
-prints the measurements and counts; it needs root.
+There is no kubelet, so pods do not run. `python -m tests.system.netsched_lab n3` runs the trial
+with n3 as the free board, and without a name the control, in which all links are equal. It prints
+the measurements and counts, and needs root.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab.lab import AgentSettings, Lab, start_agents
-from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec
+from leadline_lab import lab as labs
+from leadline_lab.lab import AgentSettings, Lab, start_agents
+from leadline_lab.spec import SERVER, BoardSpec, LabSpec
 
 from tests.kube.api import Api
 from tests.kube.control_plane import control_plane
@@ -31,14 +32,9 @@ from tests.support.mosquitto import mosquitto
 from tests.support.ports import free_port
 from tests.system.daemons import Daemon, eventually, leadline
 
-BOARDS = (
-    BoardSpec("n1", rate_mbps=100),
-    BoardSpec("n2", rate_mbps=4),
-    BoardSpec("n3", rate_mbps=4),
-    BoardSpec("n4", rate_mbps=4),
-)
-_SPEC = LabSpec(boards=BOARDS)
-FREE, *THROTTLED = NAMES = tuple(board.name for board in BOARDS)
+NAMES = ("n1", "n2", "n3", "n4")
+FREE_MBPS, THROTTLED_MBPS = 100.0, 4.0
+_SPEC = LabSpec(boards=tuple(BoardSpec(name) for name in NAMES))
 COUNTS = (90, 5, 10)
 SCHEDULERS = {"netsched": "leadline", "kube-scheduler": "default-scheduler"}
 _MODULE = "tests.system.netsched_lab"
@@ -47,17 +43,23 @@ _PODS, _NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
 _MASTER_TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 _MEASURED = ("bandwidth_mbps", "packets_sent_per_s", "packets_received_per_s")
 _JUST_TESTED_S = 8.0
+_ALIKE = 0.8  # a quarter less counts as equal among four boards; see NodeMetrics.margins_of
 _MEASURED_S = 600.0  # on a busy machine
 _LONGEST_S = 1500.0
-_HALF_MBPS = {board.name: 0.5 * (board.rate_mbps or 0.0) for board in BOARDS}
+
+
+def rates_mbps(free: str | None) -> Mapping[str, float]:
+    """Of each board's link; None: all are free."""
+    return {name: FREE_MBPS if free in (None, name) else THROTTLED_MBPS for name in NAMES}
 
 
 @dataclass(frozen=True)
 class Played:
-    """The results. measured: board -> metric -> value, just before the 90 pods were created.
-    counts: scheduler -> number of pods -> pods on each board, in the order of NAMES."""
+    """The results."""
 
+    # Board -> metric -> value, just before the 90 pods were created.
     measured: Mapping[str, Mapping[str, float]]
+    # Scheduler -> number of pods -> pods on each board, in the order of NAMES.
     counts: Mapping[str, Mapping[str, Sequence[int]]]
 
     def table(self) -> str:
@@ -71,29 +73,35 @@ class Played:
         return "\n".join(lines)
 
 
-def play(name: str) -> Played:
-    """Build a lab of this name, run the trial on its server, and remove the lab."""
-    lab = labs.up(LabSpec(name, boards=BOARDS))
+def play(name: str, free: str | None) -> Played:
+    """Build a lab of this name, run the trial on its server, and remove the lab. free: the board
+    whose link is not throttled; None for the control, in which no link is."""
+    rates = rates_mbps(free)
+    boards = tuple(BoardSpec(each, rate_mbps=rates[each]) for each in NAMES)
+    lab = labs.up(LabSpec(name, boards=boards))
     try:
         start_agents(lab, AgentSettings(_CLUSTER, lab.address(), _PORT, interval_s=1))
-        for board in THROTTLED:
+        for board in NAMES if free else ():
+            if board == free:
+                continue
             # The paper's throttled workers have much network traffic.
             argv = ["ping", "-q", "-i", "0.02", lab.address()]
             lab.start(board, f"traffic-{board}", argv)
-        return _played_on_the_server(lab)
+        return _played_on_the_server(lab, free)
     finally:
         labs.down(name)
 
 
-def _played_on_the_server(lab: Lab) -> Played:
+def _played_on_the_server(lab: Lab, free: str | None) -> Played:
     """Run the trial in the server's namespace, because the API server listens on its loopback."""
-    argv = lab.command(SERVER, [sys.executable, "-m", _MODULE, lab.address()])
+    act = [lab.address(), *([free] if free else [])]
+    argv = lab.command(SERVER, [sys.executable, "-m", _MODULE, "act", *act])
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stderr
     return Played(**json.loads(done.stdout))
 
 
-def _act(address: str) -> Played:
+def _act(address: str, free: str | None = None) -> Played:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-trial-")))
         stack.enter_context(mosquitto(host=address, port=_PORT))
@@ -112,7 +120,7 @@ def _act(address: str) -> Played:
         measured: dict[str, dict[str, float]] = {}
         netsched: dict[str, list[int]] = {}
         for count in COUNTS:
-            now = _quiet(grpc)
+            now = _quiet(grpc, free)
             measured = measured or now
             netsched[str(count)] = _placed(api, SCHEDULERS["netsched"], count)
         stack.enter_context(kube_scheduler(plane))
@@ -133,12 +141,12 @@ def _controller_toml(address: str, kubeconfig: Path, grpc: str) -> str:
     )
 
 
-def _quiet(grpc: str) -> dict[str, dict[str, float]]:
+def _quiet(grpc: str, free: str | None) -> dict[str, dict[str, float]]:
     """Wait until every board is measured and the free one was tested a moment ago; return the
     measurements. The packets of its next test, a round later, would count as its traffic.
 
     On a busy machine, tests may show less than a link can do, so a value counts from half of the
-    link's rate on.
+    link's rate on, and equal links are waited for until they are known as about equal.
     """
 
     def known() -> dict[str, dict[str, Any]]:
@@ -150,20 +158,25 @@ def _quiet(grpc: str) -> dict[str, dict[str, float]]:
         whole = len(metrics) == len(NAMES) and all(
             set(_MEASURED) <= set(values) for values in metrics.values()
         )
-        if not whole or metrics[FREE]["bandwidth_mbps"]["age_s"] > _JUST_TESTED_S:
+        if not whole or (free and metrics[free]["bandwidth_mbps"]["age_s"] > _JUST_TESTED_S):
             return False
         bandwidths = {board: metrics[board]["bandwidth_mbps"] for board in NAMES}
         if any(
-            each.get("suspect") or each["value"] <= _HALF_MBPS[board]
+            each.get("suspect") or each["value"] <= rates[board] / 2
             for board, each in bandwidths.items()
         ):
             return False
+        if free is None:
+            mbps = [each["value"] for each in bandwidths.values()]
+            return bool(min(mbps) >= _ALIKE * max(mbps))
         return all(
-            metrics[FREE][name]["value"] < metrics[board][name]["value"]
+            metrics[free][name]["value"] < metrics[board][name]["value"]
             for name in ("packets_sent_per_s", "packets_received_per_s")
-            for board in THROTTLED
+            for board in NAMES
+            if board != free
         )
 
+    rates = rates_mbps(free)
     found = eventually(known, right, "the boards are measured", timeout_s=_MEASURED_S, every_s=0.5)
     return {name: {m: found[name][m]["value"] for m in _MEASURED} for name in NAMES}
 
@@ -189,11 +202,11 @@ def _pod(name: str, scheduler: str) -> Object:
 
 
 def main() -> None:
-    """Run the whole trial; with the broker's address, only the part on the server."""
-    if len(sys.argv) > 1:
-        print(json.dumps(asdict(_act(sys.argv[1]))))
+    """Run the whole trial; after "act", only the part on the server."""
+    if sys.argv[1:2] == ["act"]:
+        print(json.dumps(asdict(_act(*sys.argv[2:]))))
     else:
-        print(play("netsched").table())
+        print(play("netsched", next(iter(sys.argv[1:]), None)).table())
 
 
 if __name__ == "__main__":

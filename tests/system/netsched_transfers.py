@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leadline_controller.lab.spec import SERVER, BoardSpec
+from leadline_lab.spec import SERVER, BoardSpec
 
 from tests.kube.kwok import side_by_side
 from tests.kube.objects import node
 from tests.kube.scheduler import kube_scheduler
-from tests.lab.images import push_image
+from tests.lab.lab_images import push_image
 from tests.lab.running import PODS, RunningLab, Size, running_lab, running_pod
 from tests.support.ports import wait_until
 from tests.system.daemons import eventually

@@ -9,8 +9,6 @@ import pytest
 import yaml
 from leadline_agent.config import ConfigError, load
 
-from tests.system.test_controller_role import paths
-
 ROLE = Path(__file__).parents[2] / "ansible" / "roles" / "agent"
 # Variables of their own, and the files that the unit hands over.
 OF_THE_ROLE = {"node", "cluster", "interval_s", "broker.host", "broker.port", "probe.address"}
@@ -24,6 +22,15 @@ def fields(folder: Path) -> set[str]:
     with pytest.raises(ConfigError) as raised:
         load(wrong, {})
     return set(str(raised.value).partition("one of ")[2].split(", "))
+
+
+def paths(options: dict[str, Any], prefix: str = "") -> set[str]:
+    """The settings that an argument spec names, as `table.field`."""
+    found: set[str] = set()
+    for name, spec in options.items():
+        inner = spec.get("options") if spec["type"] == "dict" else None
+        found |= paths(inner, f"{prefix}{name}.") if inner else {prefix + name}
+    return found
 
 
 def test_a_setting_that_the_agent_does_not_know_is_refused(tmp_path: Path) -> None:

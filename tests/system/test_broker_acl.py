@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from leadline_controller.api.home_assistant import Topics
+from leadline_controller.homeassistant.messages import Topics
 from leadline_wire.topics import Kind
 
 from tests.attack.telemetry import stolen_id

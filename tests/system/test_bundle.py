@@ -19,13 +19,12 @@ from leadline_bundle.targets import TARGETS, Target
 from leadline_bundle.tools import sha256
 
 from tests.ansible.plugins import load
+from tests.support.release import REPOSITORY, VERSION
 from tests.system.daemons import clean_environ
 
 delivery = load("plugin_utils/bundle")
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
 
-REPOSITORY = Path(__file__).parents[2]
-VERSION = "0.1.0"
 NO_NETWORK = ("unshare", "--net")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from leadline_controller.api.settings import DEFAULT_EXTENDER_ADDRESS
-from leadline_controller.config import VARIABLES, Settings
+from leadline_controller.serve.settings import DEFAULT_EXTENDER_ADDRESS
+from leadline_controller.settings import Settings
 from leadline_controller.strategies import STRATEGIES
 
 from tests.kube.account import manifests
@@ -65,24 +65,6 @@ def test_its_defaults_are_the_controllers() -> None:
     assert defaults["controller_link_time_share"] == own.budget.link_time_share
     assert defaults["controller_bytes_per_day"] == own.budget.bytes_per_day
     assert tuple(defaults["controller_uplinks"]) == own.uplinks
-
-
-def paths(options: dict[str, Any], prefix: str = "") -> set[str]:
-    """The settings that an argument spec names, as `table.field`."""
-    found: set[str] = set()
-    for name, spec in options.items():
-        inner = spec.get("options") if spec["type"] == "dict" else None
-        found |= paths(inner, f"{prefix}{name}.") if inner else {prefix + name}
-    return found
-
-
-def test_a_setting_that_the_controller_does_not_know_is_refused(specs: dict[str, Any]) -> None:
-    named_settings = paths(specs["main"]["options"]["controller_settings"]["options"])
-    # The broker's certificates are the role's own.
-    theirs = {path for path in VARIABLES if not path.startswith("broker.tls.")}
-    # The unit's variable would override it: that file is controller_registries_file.
-    theirs.remove("images.registries_file")
-    assert named_settings == theirs | {"strategy.options", "probe.uplinks"}
 
 
 @pytest.mark.parametrize("server", ["metrics", "web"])

@@ -17,12 +17,11 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.telemetry.board_builder import BoardMessages
 from tests.controller.telemetry.wire_client import WireClient, connected
-from tests.docs.test_prometheus_rules import RULES
 from tests.kube.objects import pod
 from tests.support.dashboards import PanelQuery, dashboards, panel_queries
 from tests.support.mosquitto import Broker
 from tests.support.ports import free_port
-from tests.support.prometheus import Prometheus, prometheus
+from tests.support.prometheus import RULES, Prometheus, prometheus
 from tests.system.daemons import eventually
 from tests.system.harness import BOARDS, CLUSTER, LeadlineSystem, leadline_system
 

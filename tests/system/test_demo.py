@@ -3,99 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab.state import RUN_DIR
+from leadline_lab.state import RUN_DIR
 
 from tests.lab.inventory import fresh_name
-from tests.system.confined import as_nobody_without_icmp_and_iperf3, give_to_nobody
-from tests.system.daemons import TIMED, clean_environ, eventually
+from tests.system.confined import as_nobody, without_iperf3
+from tests.system.daemons import eventually
+from tests.system.demo import RUN, Run
 
 pytestmark = pytest.mark.network
-
-RUN = [sys.executable, "-m", "leadline_controller.cli", "lab", "run"]
-LONGEST_S = 540 if not TIMED else 110
-MARK = "TEST_OF_THE_DEMO"
-
-
-class Run:
-    """One run of a command; its child processes inherit a mark in the environment."""
-
-    def __init__(self, argv: list[str], folder: Path) -> None:
-        self._mark = uuid4().hex
-        self._folder = folder
-        self._files = [(folder / name).open("w+") for name in ("stdout", "stderr")]
-        out, err = self._files
-        # LEADLINE_NODE: a setting for the agent that this machine may have, and not for the demo's.
-        foreign = {"LEADLINE_NODE": "elsewhere", "COLUMNS": "100"}
-        environ = {**clean_environ(), **foreign, MARK: self._mark}
-        (folder / "tmp").mkdir(mode=0o700)
-        give_to_nobody(folder / "tmp")
-        environ |= {"HOME": str(folder / "tmp"), "TMPDIR": str(folder / "tmp")}
-        self._process = subprocess.Popen(
-            # A group of its own, as a shell gives it: the terminal's Ctrl-C goes to all in it.
-            argv,
-            stdout=out,
-            stderr=err,
-            env=environ,
-            process_group=0,
-        )
-
-    @property
-    def out(self) -> str:
-        return (self._folder / "stdout").read_text()
-
-    @property
-    def err(self) -> str:
-        return (self._folder / "stderr").read_text()
-
-    def wait(self) -> int:
-        return self._process.wait(LONGEST_S)
-
-    def send_to_group(self, number: signal.Signals) -> None:
-        os.killpg(self._process.pid, number)
-
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def left_over(self) -> list[str]:
-        """Processes, files and namespaces that are still there."""
-        files = [str(path) for path in (self._folder / "tmp").iterdir()]
-        networks = [str(path) for path in Path("/run/netns").glob("leadline-demo-*")]
-        labs_left = [str(path) for path in RUN_DIR.glob("demo")]
-        return [*(f"process {pid}" for pid in self._marked()), *files, *networks, *labs_left]
-
-    def end(self) -> None:
-        """End the processes that a failed test left."""
-        for pid in self._marked():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._process.wait()
-        for file in self._files:
-            file.close()
-        if os.geteuid() == 0:
-            labs.down("demo")
-
-    def _marked(self) -> list[int]:
-        wanted = f"{MARK}={self._mark}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError):
-                if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-        return found
 
 
 class Runs:
@@ -144,65 +68,76 @@ def bandwidth_mbps(out: str) -> dict[str, float | None]:
     return found
 
 
-def test_in_the_lab_the_pods_go_where_the_bandwidth_is(start: Runs) -> None:
-    run = start(RUN)
-    assert run.wait() == 0, run.out + run.err
-    assert "Where netsched put 10 pods: 10 on n4\n" in run.out
-    measured = bandwidth_mbps(run.out)
+def race(out: str) -> dict[str, list[tuple[int, float]]]:
+    """Board, or "all" -> by each scheduler its pods and after how many seconds they had sent."""
+    rows = (line.split() for line in section(out, "How long 10 pods").splitlines()[3:])
+    found = {}
+    for name, *cells in rows:
+        text = " ".join(cells)
+        found[name] = [
+            (int(pods or 0), float(seconds or 0.0))
+            for pods, seconds in re.findall(r"(?:(\d+) pods?, )?([\d.]+) s|-", text)
+        ]
+    return found
+
+
+def check_outcome(out: str) -> None:
+    """Leadline's pods are on n4 and have sent long before those of kube-scheduler's rule."""
+    assert re.search(r"^web-1 to web-10 +n4 ", section(out, "Where netsched put"), re.MULTILINE)
+    why = section(out, "Why default/web-1 is where it is")
+    assert why.splitlines()[1] == "default/web-1 -> n4"
+    assert re.search(r"^best in .*bandwidth", why, flags=re.MULTILINE)
+    assert "none" not in section(out, "Where dacs put 6 pods")
+    measured = bandwidth_mbps(out)
     assert set(measured) == {"n1", "n2", "n3", "n4", "server"}
     fourth = measured["n4"]
     assert fourth is not None
-    for throttled in ("n1", "n2", "n3"):
-        other = measured[throttled]
+    for name in ("n1", "n2", "n3"):
+        other = measured[name]
         assert other is not None
         # Their links have 4 Mbit/s; a burst of the shaper counts in a test of 64 KiB.
         assert 0 < other < 5 < fourth
-    why = section(run.out, "Why default/web-1 is where it is")
-    assert why.splitlines()[1] == "default/web-1 -> n4"
-    assert re.search(r"^best in .*bandwidth", why, flags=re.MULTILINE)
-    assert "Where dacs put 6 pods: " in run.out
-    assert "nowhere" not in run.out
+    took = race(out)
+    boards = [took[name] for name in ("n1", "n2", "n3", "n4")]
+    assert sorted(kube[0] for kube, _ in boards) == [2, 2, 3, 3]
+    assert [ours[0] for _, ours in boards] == [0, 0, 0, 10]
+    (_, kube_s), (_, ours_s) = took["all"]
+    # Three pods of 1.2 MB at 4 Mbit/s; what a shaper lets pass at once is no more than a tenth.
+    assert kube_s >= 0.9 * 7.2
+    assert ours_s < kube_s / 3
+
+
+def test_in_the_lab_the_pods_go_where_the_bandwidth_is(start: Runs) -> None:
+    run = start(RUN)
+    assert run.wait() == 0, run.out + run.err
+    check_outcome(run.out)
     assert run.left_over() == []
 
 
-def test_without_a_lab_all_boards_are_this_machine(start: Runs) -> None:
-    run = start([*RUN, "--local"])
+@pytest.mark.smoke
+@pytest.mark.parametrize("who", ["root", "nobody"])
+def test_without_a_lab_the_same_boards_are_played(start: Runs, tmp_path: Path, who: str) -> None:
+    run = start([*RUN, "--local"] if who == "root" else as_nobody(RUN, tmp_path))
     assert run.wait() == 0, run.err
-    boards = {f"board-{number}" for number in range(1, 5)}
-    measured = bandwidth_mbps(run.out)
-    assert set(measured) == {*boards, "server"}
-    assert all(value is not None and value > 0 for value in measured.values())
-    assert "unknown" not in run.err
-    assert "Where netsched put 10 pods: " in run.out
-    assert "Where dacs put 6 pods: " in run.out
+    (line,) = run.err.splitlines()
+    assert re.fullmatch(r"without a lab \(.*\): its boards and links are played", line)
+    check_outcome(run.out)
     assert run.left_over() == []
 
 
-def test_nobody_without_icmp_and_iperf3_is_told_what_stays_unknown(
-    start: Runs, tmp_path: Path
-) -> None:
-    run = start(as_nobody_without_icmp_and_iperf3(RUN, tmp_path))
+def test_without_iperf3_the_demo_says_what_stays_unknown(start: Runs, tmp_path: Path) -> None:
+    run = start(without_iperf3(RUN, tmp_path))
     assert run.wait() == 0, run.err
-    lines = run.err.splitlines()
-    assert lines[0].startswith("without a lab, as the lab needs root")
-    assert any(line.startswith("iperf3 is not here: bandwidth stays unknown") for line in lines)
-    assert any(line.startswith("ICMP is not permitted here") for line in lines)
-    measured = bandwidth_mbps(run.out)
-    assert set(measured) == {"board-1", "board-2", "board-3", "board-4", "server"}
-    assert set(measured.values()) == {None}
-    trips = section(run.out, "Round trips between nodes, ms").splitlines()[2:]
-    assert len(trips) == 5
-    for row in trips:
-        assert row.count("<=") == 4, "each is only known not to be longer"
-    assert "Where netsched put 10 pods: " in run.out
-    assert "nowhere" not in run.out
+    assert "iperf3 is not here: bandwidth stays unknown" in run.err
+    assert set(bandwidth_mbps(run.out).values()) == {None}
+    assert race(run.out)["all"][0][1] > 0
     assert run.left_over() == []
 
 
 @pytest.mark.parametrize("local", [True, False], ids=["local", "lab"])
 def test_ctrl_c_in_the_middle_leaves_nothing_behind(start: Runs, local: bool) -> None:
     run = start([*RUN, "--local"] if local else RUN)
-    eventually(lambda: run.err, lambda err: "measuring the boards" in err, "the story begins")
+    eventually(lambda: run.out, lambda out: "the map" in out, "the story begins")
     run.send_to_group(signal.SIGINT)
     assert run.wait() == 130
     assert "Traceback" not in run.err
@@ -221,7 +156,7 @@ def test_a_lab_that_is_just_being_built_can_be_interrupted(start: Runs) -> None:
 @pytest.mark.parametrize("local", [True, False], ids=["local", "lab"])
 def test_sigterm_to_the_command_alone_ends_all_of_it(start: Runs, local: bool) -> None:
     run = start([*RUN, "--local"] if local else RUN)
-    eventually(lambda: run.err, lambda err: "measuring the boards" in err, "the story begins")
+    eventually(lambda: run.out, lambda out: "the map" in out, "the story begins")
     run.send(signal.SIGTERM)
     assert run.wait() == 130
     assert "Traceback" not in run.err

@@ -1,5 +1,6 @@
-"""Every command that the README and the help show, copied into a shell in the demo's lab: it works,
-or says in one line what it needs."""
+"""Every command that the README, the pages for users and the help show, copied into a shell in the
+demo's lab: it works, or says in one line what it needs. Left out is only what the README says needs
+the internet, what has a word in capitals in place of a value, and what writes outside of home."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,53 +20,66 @@ import pytest
 from leadline_controller.cli.__main__ import leadline
 
 from tests.system.daemons import clean_environ, eventually
-from tests.system.test_demo import RUN, Run
+from tests.system.demo import Run
 
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = "/etc/leadline"
 OURS = ("leadline", "leadline-agent", "leadline-controller")
+TOOLS = (*OURS, "make", ".venv/bin/python")
+# Their sessions with k3s and Ansible are those of tests/docs/test_install.py and tests/rollout.
+PAGES = ("cli", "network", "rescheduling", "troubleshooting")
+NEEDS_MORE = "needs (?:the internet|Docker)"
 LIMIT_S = 200.0
 AT_A_TIME = 2
+# The one that goes on is what all others are run beside.
+MAKE_THE_LAB = {"make demo", "make demo KEEP=1"}
 ENDS_THE_LAB = "leadline lab down demo"
-# Not run, and why.
-LEFT_OUT = {
-    "make demo": "this lab is what it runs",
-    "make test": "this is one of its tests",
-    "make rollout-env bundle": "downloads Ansible and all that boards install",
-    "ANSIBLE_COLLECTIONS_PATH=.venv/collections .venv/bin/ansible-playbook -i inventory.yml "
-    "leadline.edge.site": "needs Ansible and boards",
-}
 # What cannot work in the lab, and the words of the line that says why.
 NEEDS = {
-    "leadline lab sounding": "Missing option '--truth'",
     "leadline lab run": "end it with leadline lab down demo",
     "leadline lab up --kubelets --kubeconfig ~/.kube/config": "run make kubelets",
     "leadline node raspberrypi-3 --since 6h": "raspberrypi-3",
-    "leadline profile --pods app=web": "start a replica on each board",
+    "leadline matrix pi-3 --rtt": "pi-3",
     f"leadline profile --pods app=web --port 8080 --path /detect --save {SETTINGS}/profiles.json": (
         "start a replica on each board"
     ),
     f"leadline-controller run --config {SETTINGS}/controller.toml": "controller.toml",
 }
-# They go on until they are interrupted.
-ENDLESS = {"leadline watch", "leadline watch --only placements -o json | jq .placement"}
+ENDLESS = ("leadline watch", "leadline nodes -w -o name")  # until they are interrupted
 # A board that shares a busy machine may be degraded, which they tell by code 1.
 JUDGING = {"leadline status", "leadline status --quiet", "leadline doctor"}
 # Programs of others that ours print for: here they only read.
 READERS = ("kubectl", "jq")
 
 
-def commands_of_the_readme() -> list[str]:
-    """All lines of its code blocks, but of pictures, and our commands within sentences."""
-    text, found = (REPOSITORY / "README.md").read_text("utf-8"), list[str]()
-    blocks = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    for block in blocks:
-        if "\u2500" not in block:
-            lines = (line.partition(" #")[0].strip() for line in block.splitlines())
-            found += [line for line in lines if line]
+def commands_of_the_readme() -> dict[str, bool]:
+    """All lines of its code blocks without a language, and commands within sentences; whether the
+    words after it say that it needs more than this machine."""
+    text = (REPOSITORY / "README.md").read_text("utf-8")
+    found = dict[str, bool]()
+    for block in re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            command, _, comment = line.partition(" #")
+            found[command.strip()] = bool(re.match(f" {NEEDS_MORE}", comment))
     sentences = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", sentences))
-    return found + [span for span in spans if span.split()[0] in OURS and " " in span]
+    for span, after in re.findall(rf"`([^`]+)`((?:, {NEEDS_MORE})?)", sentences):
+        command = " ".join(span.split())
+        if " " in command and command.split()[0] in TOOLS:
+            found[command] = bool(after)
+    return found
+
+
+def commands_of_the_pages() -> Iterator[str]:
+    """The lines of their code blocks that begin with one of our commands."""
+    for page in PAGES:
+        text = (REPOSITORY / f"docs/{page}.md").read_text("utf-8")
+        for language, block in re.findall(
+            r"^```(\S*).*?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+        ):
+            for line in block.splitlines() if language in ("", "sh") else ():
+                command = line.partition("  #")[0].strip()
+                if command.split(" ")[0] in OURS and not re.search(r"\b[A-Z]{3,}\b|> /", command):
+                    yield command
 
 
 def examples(group: click.Group) -> Iterator[str]:
@@ -90,13 +105,19 @@ def examples_of_the_daemons() -> Iterator[str]:
         yield _example(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
 
 
-COMMANDS = sorted({*commands_of_the_readme(), *examples(leadline), *examples_of_the_daemons()})
+README = commands_of_the_readme()
+COMMANDS = sorted(
+    {*README, *commands_of_the_pages(), *examples(leadline), *examples_of_the_daemons()}
+)
 
 
 def test_no_entry_of_these_lists_is_stale() -> None:
-    listed = {*LEFT_OUT, *NEEDS, *ENDLESS, *JUDGING, ENDS_THE_LAB}
+    listed = {*MAKE_THE_LAB, *NEEDS, *ENDLESS, *JUDGING, ENDS_THE_LAB}
     assert listed - set(COMMANDS) == set()
-    assert len(COMMANDS) > 40
+    assert [
+        each for each, needs_more in README.items() if needs_more and each.startswith(OURS)
+    ] == []
+    assert len(COMMANDS) > 45
 
 
 class Shell:
@@ -134,7 +155,7 @@ class Shell:
             late = Timer(LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
             late.start()
             first = ""
-            if command in ENDLESS:
+            if command.startswith(ENDLESS):
                 assert process.stdout is not None
                 first = process.stdout.readline()
                 os.killpg(process.pid, signal.SIGINT)
@@ -151,7 +172,7 @@ def what_is_wrong(command: str, code: int, out: str, err: str) -> str:
     if needed := NEEDS.get(command):
         is_line = err.startswith("leadline") and err.count("\n") == 1 and not out
         return "" if code in (1, 2, 3) and is_line and needed in err else said
-    if command in ENDLESS:
+    if command.startswith(ENDLESS):
         return "" if out else said
     fine = (0, 1) if command in JUDGING else (0,)
     return "" if code in fine else said
@@ -161,7 +182,8 @@ def what_is_wrong(command: str, code: int, out: str, err: str) -> str:
 @pytest.mark.timeout(900)
 def test_every_command_works_in_the_lab_or_says_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    run = Run([*RUN, "--keep"], tmp_path / "run")
+    makes = ["make", "--no-print-directory", "-C", str(REPOSITORY), "demo", "KEEP=1"]
+    run = Run(makes, tmp_path / "run")
     try:
         said = eventually(
             lambda: run.out + run.err,
@@ -172,7 +194,8 @@ def test_every_command_works_in_the_lab_or_says_what_it_needs(tmp_path: Path) ->
         assert "Ctrl-C ends it." in said, said
         (address,) = re.findall(r"export LEADLINE_ADDRESS=(\S+)", run.out)
         shell = Shell(tmp_path, address)
-        typed = [each for each in COMMANDS if each not in LEFT_OUT and each != ENDS_THE_LAB]
+        left = {*MAKE_THE_LAB, ENDS_THE_LAB, *(each for each in README if README[each])}
+        typed = [each for each in COMMANDS if each not in left]
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             ended = list(pool.map(shell.run, typed))
         ended.append(shell.run(ENDS_THE_LAB))
@@ -184,3 +207,26 @@ def test_every_command_works_in_the_lab_or_says_what_it_needs(tmp_path: Path) ->
         assert wrong == [], "\n".join(wrong)
     finally:
         run.end()
+
+
+@pytest.mark.network
+@pytest.mark.timeout(300)
+def test_the_session_with_a_lab_of_ones_own_works(tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs/lab.md").read_text("utf-8")
+    session = re.search(r"^```\n\$ cat boards\.toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert session
+    spec, *shown = session[1].split("\n$ sudo ")
+    commands = [each.splitlines()[0] for each in shown]
+    name = tomllib.loads(spec)["name"]
+    assert (commands[0], commands[-1]) == (
+        "leadline lab up --spec boards.toml",
+        f"leadline lab down {name}",
+    )
+    shell = Shell(tmp_path, "")
+    (tmp_path / "checkout/boards.toml").write_text(spec)
+    try:
+        for command in commands:
+            code, out, err = shell.run(command)
+            assert (code, "Traceback" in err) == (0, False), f"{command}: {out} {err}"
+    finally:
+        shell.run(commands[-1])

@@ -16,13 +16,13 @@ import aiohttp
 import pytest
 import yaml
 from leadline_agent import config as agent
-from leadline_controller import config as controller
-from leadline_controller.api.extender import ExtenderServer
-from leadline_controller.api.settings import ExtenderSettings
+from leadline_controller import settings as controller
 from leadline_controller.cli.__main__ import run
+from leadline_controller.extender.server import ExtenderServer
 from leadline_controller.kube.connection import Login
+from leadline_controller.serve.settings import ExtenderSettings
 
-from tests.controller.scheduling.extender_harness import ExtenderHarness
+from tests.controller.extender.harness import ExtenderHarness
 
 PAGE = Path(__file__).parents[2] / "docs" / "k3s.md"
 HERE = "127.0.0.1"

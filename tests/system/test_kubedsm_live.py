@@ -43,3 +43,22 @@ async def test_pods_come_back_from_the_cloud_and_none_is_lost(
     assert 0 <= account.unexplained <= len(account.endings) - moved, account.endings
     assert account.alive == sum(ROOMY.values())
     assert account.evictions >= 2 if autoscaled else account.evictions == 0
+
+
+@pytest.mark.parametrize("worst_first", [True, False])
+async def test_a_scale_down_removes_the_replica_in_the_cloud_first_if_told_so(
+    plane: ControlPlane, played: Kwok, worst_first: bool
+) -> None:
+    """Of five pods of D four are on the three edge boards. By itself the ReplicaSet first removes
+    the pods that share a board."""
+    prefix = f"kubedsm-{'worst' if worst_first else 'any'}"
+    five, three = ({"A": 2, "B": 1, "C": 1, "D": count} for count in (5, 3))
+    account = await play(
+        *(plane, paper_nodes(played, prefix), prefix, [five, three]),
+        moves=False,
+        worst_first=worst_first,
+        targets={"D": 0.0},
+    )
+    first, last = account.cycles
+    assert first.on_edge["D"] == 4
+    assert last.on_edge["D"] == (3 if worst_first else 2)

@@ -9,7 +9,7 @@ import os
 from math import isnan
 
 import pytest
-from leadline_controller.lab import lab as labs
+from leadline_lab import lab as labs
 
 from tests.lab.inventory import fresh_name
 from tests.system.link_traffic import KINDS
@@ -107,10 +107,11 @@ def test_what_was_counted_is_all_that_crossed_the_links(played: Played) -> None:
 
 
 def test_the_controllers_account_is_what_was_counted(played: Played) -> None:
-    accounts = {each["name"]: each for each in played.budget["nodes"]}
-    for name in RATES_MBPS:
-        counted = played.first[name].kinds["bandwidth"] + played.then[name].kinds["bandwidth"]
-        assert counted / HEADERS == pytest.approx(accounts[name]["bytes"]["all"], rel=0.1), name
+    for name, (charged, counted) in played.accounts.items():
+        moved = counted / HEADERS
+        assert charged >= 0.9 * moved, name
+        # A test that failed is charged in full, because either end may be wrong about it.
+        assert charged <= 1.1 * moved or played.failed.get(name), name
 
 
 def test_new_pods_avoid_a_throttled_board_once_it_is_noticed(played: Played) -> None:

@@ -9,16 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
-from leadline_controller.api.home_assistant import Topics
+from leadline_controller.homeassistant.messages import Topics
 
-from tests.controller.api.state_brokers import MosquittoBroker, observed
+from tests.controller.homeassistant.state_brokers import MosquittoBroker, observed
 from tests.kube.objects import condition, node, pod
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
+from tests.support.threads import beside
 from tests.system.daemons import Daemon, eventually, leadline, unreachable_kubeconfig
 from tests.system.harness import BOARDS, CLUSTER, NODES, PODS, LeadlineSystem, leadline_system
 
@@ -228,17 +228,15 @@ def test_killed_in_the_middle_every_pod_is_bound_exactly_once(system: LeadlineSy
         for number in range(60):
             system.add_pod(pod(f"crowd-{number}", cpu="190m"))
 
-    creating = Thread(target=create)
-    creating.start()
     try:
-        early = eventually(
-            lambda: system.bindings("crowd-"),
-            lambda found: sum(map(bool, found.values())) >= 10,
-            "ten pods are bound",
-        )
-        system.controller.stop(signal.SIGKILL)
+        with beside(create):
+            early = eventually(
+                lambda: system.bindings("crowd-"),
+                lambda found: sum(map(bool, found.values())) >= 10,
+                "ten pods are bound",
+            )
+            system.controller.stop(signal.SIGKILL)
     finally:
-        creating.join()
         system.controller.start()
     bound = system.wait_bound("crowd-", 60)
     assert {name: on for name, on in early.items() if on}.items() <= bound.items()

@@ -8,18 +8,18 @@ from random import Random
 from typing import Any
 
 import pytest
-from leadline_controller.api.settings import ServeSettings
-from leadline_controller.api.web_settings import WebSettings
-from leadline_controller.config import Settings
-from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
+from leadline_controller.history.store import HistorySettings
+from leadline_controller.map.settings import WebSettings
 from leadline_controller.probing.planning import ProbeLimits
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.serve.settings import GrpcSettings
+from leadline_controller.settings import Settings
 from leadline_controller.strategies.netsched import NetSched
-from leadline_controller.wiring import Controller, running, servers
+from leadline_controller.wiring import Controller, Servers, running
 
-from tests.controller.api.web_harness import get, streaming
+from tests.controller.map.harness import get, streaming
 from tests.support.agents import agent_config, running_agent
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mosquitto import Broker, mosquitto
@@ -54,20 +54,17 @@ async def serving(
         broker_port=broker.port,
         warm_up_s=0.0,
         limits=ProbeLimits(ping_interval_s=1),
-        serve=ServeSettings("127.0.0.1:0"),
+        serve=GrpcSettings("127.0.0.1:0"),
         web=WebSettings(f"127.0.0.1:{port}"),
         decisions=HistorySettings(folder / "decisions.db"),
     )
-    controller = Controller(settings, kept)
-    how = SchedulingProfile(NetSched(), FILTERS, Random(1), warm_up_s=0.0)
+    controller = Controller(settings, kept, Rule(NetSched(), FILTERS, Random(1)))
     async with (
         controller.storing_decisions(),
-        servers.web(controller, "netsched") as page,
-        controller.probing(),
-        running(controller.scheduler(how).run()),
+        Servers(controller).serving() as addresses,
+        running(controller.measure(), *controller.placing()),
     ):
-        assert page is not None
-        yield page.removesuffix("/")
+        yield addresses["web"].removesuffix("/")
 
 
 async def eventually(url: str, is_there: Callable[[dict[str, Any]], object]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.system.daemons import eventually
-from tests.system.test_demo import RUN, Run
+from tests.system.demo import RUN, Run
 
 pytestmark = pytest.mark.network
 

@@ -48,14 +48,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with ExitStack() as cleanup:
         broker = cleanup.enter_context(mosquitto(tls=authority.server("127.0.0.1", "localhost")))
         server, shown = authority.peer("127.0.0.1"), authority.client("prometheus")
-        tls = f'ca_file = "{server.ca_file}"\ncert_file = "{server.cert_file}"\n'
-        tls += f'key_file = "{server.key_file}"\n'
         config = folder / "controller.toml"
         config.write_text(
             f'[kubernetes]\nkubeconfig = "{unreachable_kubeconfig(folder, server.ca_file)}"\n'
             f'[grpc]\naddress = "127.0.0.1:{free_port()}"\n'
-            f'[broker]\nhost = "localhost"\nport = {broker.port}\n[broker.tls]\n{tls}'
-            f'[metrics]\naddress = "127.0.0.1:{port}"\n[metrics.tls]\n{tls}'
+            f'[broker]\nhost = "localhost"\nport = {broker.port}\n{server.toml("broker.tls")}'
+            f'[metrics]\naddress = "127.0.0.1:{port}"\n{server.toml("metrics.tls")}'
         )
         controller = Daemon("leadline_controller", config, folder / "controller.log")
         cleanup.callback(controller.stop)

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -19,7 +19,8 @@ from tests.kube.api import Api, ApiError
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.moving import CONTROLLERS, NOTES, Town, town
 from tests.kube.played_kubelets import played_kubelets
-from tests.system.controller_pair import ControllerPair, controller_pair
+from tests.support.threads import beside
+from tests.system.controller_pair import ControllerPair
 from tests.system.daemons import eventually, leadline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
@@ -81,16 +82,13 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPair]:
-    with (
-        controller_pair(tmp_path_factory.mktemp("controllers"), SETTINGS) as running,
-        kube_controller_manager(running.plane, CONTROLLERS),
-    ):
-        yield running
+def managers(running_pair: ControllerPair) -> Iterator[None]:
+    with kube_controller_manager(running_pair.plane, CONTROLLERS):
+        yield
 
 
 @pytest.fixture
-def scene(pair: ControllerPair) -> Iterator[Scene]:
+def scene(pair: ControllerPair, managers: None) -> Iterator[Scene]:
     pair.both_run()
     ready = Event()
     ready.set()
@@ -116,11 +114,9 @@ def move_and_kill(scene: Scene, at: Callable[[], bool], what: str) -> None:
         lambda: len(leader.ask("reschedule")["moves"]), lambda n: n == 1, "a move is planned"
     )
     call = ("reschedule", "--apply", "--address", leader.address)
-    asking = Thread(target=lambda: leadline(*call))
-    asking.start()
-    eventually(at, bool, what, every_s=0.01)
-    leader.daemon.stop(signal.SIGKILL)
-    asking.join()
+    with beside(lambda: leadline(*call)):
+        eventually(at, bool, what, every_s=0.01)
+        leader.daemon.stop(signal.SIGKILL)
 
 
 def check(scene: Scene, *, where: list[list[str]]) -> None:
@@ -167,16 +163,11 @@ def test_killed_when(scene: Scene, step: str) -> None:
             with suppress(ApiError, OSError):
                 fewest.append(len(scene.place.where()))
 
-    watching = Thread(target=watch)
-    watching.start()
-    try:
+    with beside(watch, done=done):
         move_and_kill(scene, lambda: at(scene), step)
         scene.ready.set()
         # Noted and nothing else: the next leader lets it be.
         check(scene, where=[["n1"], ["n2"]] if step == "the move is noted" else [["n2"]])
-    finally:
-        done.set()
-        watching.join()
     assert min(fewest) == 1
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.kube.preempting import Hunt, hunt
-from tests.system.controller_pair import ControllerPair, controller_pair
+from tests.system.controller_pair import ControllerPair
 from tests.system.daemons import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
@@ -18,12 +18,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 SETTINGS = '[strategy]\nname = "bef"\n'
 # Many, so that there is time between the first and the last of them.
 VICTIMS = 12
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPair]:
-    with controller_pair(tmp_path_factory.mktemp("controllers"), SETTINGS) as running:
-        yield running
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from tests.system.controller_pair import (
     NODES,
     Candidate,
     ControllerPair,
-    controller_pair,
 )
 from tests.system.daemons import TIMED, eventually
 
@@ -35,19 +34,10 @@ TAKE_OVER_S = 15.0
 _report: list[str] = []
 
 
-@pytest.fixture(scope="module")
-def running_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPair]:
-    with controller_pair(tmp_path_factory.mktemp("controllers")) as running:
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def told() -> Iterator[None]:
+    yield
     print("\n" + "\n".join(_report))
-
-
-@pytest.fixture
-def pair(running_pair: ControllerPair) -> Iterator[ControllerPair]:
-    try:
-        yield running_pair
-    finally:
-        running_pair.clean()
 
 
 def check(pair: ControllerPair, prefix: str, count: int) -> list[AuditedRequest]:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from leadline_agent import config as agent
-from leadline_controller.api import extender, gate
-from leadline_controller.config import VARIABLES, variable
+from leadline_controller.extender import server as extender
+from leadline_controller.serve import grpc_server
+from leadline_controller.settings import rows
 
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
@@ -64,7 +65,8 @@ def test_what_is_exposed_stays_below_the_limit(unit: Path, most: float, tmp_path
 
 def test_the_controllers_descriptors_suffice_for_all_that_its_settings_let_in() -> None:
     limit = int(settings(CONTROLLER)["LimitNOFILE"][0])
-    assert limit >= 2 * (2 * gate.MAX_CONNECTIONS * 3 + extender.Limits().connections + 512)
+    ports = 2 * grpc_server.MAX_CONNECTIONS  # the gRPC API's and KEDA's
+    assert limit >= ports + 4 * extender.Limits().connections + 512
 
 
 def exposed(unit: Path) -> set[str]:
@@ -97,8 +99,8 @@ def test_a_unit_never_gives_up_and_is_watched(unit: Path) -> None:
 @pytest.mark.parametrize(
     ("unit", "known"),
     [
-        (AGENT, {variable(path) for path in agent._FIELDS}),
-        (CONTROLLER, {variable(path) for path in VARIABLES}),
+        (AGENT, {f"LEADLINE_{path.replace('.', '_').upper()}" for path in agent._FIELDS}),
+        (CONTROLLER, {row.variable for row in rows()}),
     ],
     ids=["agent", "controller"],
 )
@@ -115,6 +117,7 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
         "grpc",
         "keda",
         "metrics",
+        "notify",
         "web",
     }
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,7 +17,8 @@ from tests.kube.api import ApiError
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.volume_bench import CLAIMS, PROVISIONER, VOLUMES, Bench
 from tests.kube.volumes import SELECTED_NODE
-from tests.system.controller_pair import NODES, ControllerPair, controller_pair
+from tests.support.threads import beside
+from tests.system.controller_pair import NODES, ControllerPair
 from tests.system.daemons import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
@@ -26,20 +27,6 @@ SCHEDULER = "leadline"
 FEW = 5
 MANY = 60
 POLL_S = 0.2
-
-
-@pytest.fixture(scope="module")
-def running_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPair]:
-    with controller_pair(tmp_path_factory.mktemp("controllers")) as running:
-        yield running
-
-
-@pytest.fixture
-def pair(running_pair: ControllerPair) -> Iterator[ControllerPair]:
-    try:
-        yield running_pair
-    finally:
-        running_pair.clean()
 
 
 @pytest.fixture
@@ -175,13 +162,8 @@ class Provisioner:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        thread = Thread(target=self._work)
-        thread.start()
-        try:
+        with beside(self._work, done=self.done):
             yield
-        finally:
-            self.done.set()
-            thread.join()
 
     def _work(self) -> None:
         while not self.done.wait(POLL_S):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +104,18 @@ def server(
     request: pytest.FixtureRequest, wheels: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Environment:
     return installed(wheels, tmp_path_factory.mktemp("server"), request.param, "controller")
+
+
+def test_each_wheel_holds_the_text_of_its_licence(wheels: Path) -> None:
+    licence = (REPOSITORY / "LICENSE").read_bytes()
+    built = sorted(wheels.glob("*.whl"))
+    assert {wheel.name.split("-")[0] for wheel in built} == {
+        f"leadline_{each}" for each in ("agent", "controller", "experiments", "lab", "wire")
+    }
+    for wheel in built:
+        folder = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
+        with zipfile.ZipFile(wheel) as archive:
+            assert archive.read(f"{folder}/licenses/LICENSE") == licence, wheel.name
 
 
 def test_a_board_gets_nothing_but_the_agent_and_what_it_needs(board: Environment) -> None:
@@ -206,7 +219,7 @@ def test_without_the_demo_the_lab_says_what_to_install(server: Environment) -> N
 
 
 def test_without_the_extra_experiments_say_what_to_install(server: Environment) -> None:
-    assert not server.distributions() & {"matplotlib", "simpy", "highspy", "networkx"}
+    assert not server.distributions() & {"matplotlib", "simpy", "highspy"}
     refused = server("leadline", "experiment", "netsched")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.endswith("pip install 'leadline-controller[experiments]'\n")
@@ -214,6 +227,6 @@ def test_without_the_extra_experiments_say_what_to_install(server: Environment) 
 
 
 def test_the_maps_page_is_in_the_wheel(server: Environment) -> None:
-    page = server.home_of("leadline_controller") / "web"
+    page = server.home_of("leadline_controller") / "map" / "page"
     assert (page / "index.html").is_file()
     assert differences(page / "vendor") == []

@@ -57,7 +57,8 @@ def page_of(
     errors: list[str] = []
 
     def console(message: Any) -> None:
-        if message.type in ("error", "warning"):
+        # The advice on reading a canvas is of what tests do.
+        if message.type in ("error", "warning") and "willReadFrequently" not in message.text:
             errors.append(f"{message.type}: {message.text} {message.location}")
 
     def dialog(shown: Any) -> None:
@@ -83,5 +84,21 @@ def ready(page: Page) -> None:
     page.wait_for_selector("#state[data-state=live]")
     page.wait_for_function("() => document.querySelector('#map-summary').textContent !== ''")
 
+
+# How many pixels of the map have the colour of this variable of the style sheet, or nearly so.
+PIXELS = """(variable) => {
+    const style = getComputedStyle(document.documentElement).getPropertyValue(variable);
+    const [r, g, b] = style.trim().match(/[0-9a-f]{2}/gi).map((digits) => parseInt(digits, 16));
+    let found = 0;
+    for (const canvas of document.querySelectorAll('#map canvas')) {
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        for (let i = 0; i < data.length; i += 4) {
+            const [red, green, blue, alpha] = data.subarray(i, i + 4);
+            const away = Math.abs(red - r) + Math.abs(green - g) + Math.abs(blue - b);
+            if (alpha > 128 && away < 24) found++;
+        }
+    }
+    return found;
+}"""
 
 AXE = Path(__file__).parent / "vendor" / "axe.js"

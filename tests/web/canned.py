@@ -15,10 +15,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import leadline_controller.web
-from leadline_controller.api.web import CONTENT_SECURITY_POLICY
+import leadline_controller.map
+from leadline_controller.map.server import CONTENT_SECURITY_POLICY
 
-FILES = Path(leadline_controller.web.__path__[0])
+FILES = Path(leadline_controller.map.__path__[0]) / "page"
 NOW_UNIX_S = 1_800_000_000.0
 SOURCES = ["unknown", "measured", "stale", "triangulated", "estimated", "unreachable", "bounded"]
 Json = dict[str, Any]
@@ -166,17 +166,18 @@ class Cluster:
         }
 
     def pairs(self) -> Json:
-        count = range(len(self.nodes))
+        count = range(min(300, len(self.nodes)))  # the server spreads them over the names
         order = sorted(count, key=lambda i: (i % self.segments, self.rtt_ms(0, i)))
         return {
-            "nodes": [node["name"] for node in self.nodes],
+            "nodes": [node["name"] for node in self.nodes[: len(count)]],
             "order": order,
             "total": len(self.nodes),
-            "sampled": False,
+            "sampled": len(self.nodes) > len(count),
             "at_unix_s": NOW_UNIX_S,
             "sources": SOURCES,
             "rtt_ms": [[None if i == j else self.rtt_ms(i, j) for j in count] for i in count],
             "source": [[0 if i == j else self.source(i, j) for j in count] for i in count],
+            "tested": [[i, i + 1, 41.0, "exact"] for i in count[:-1:2]],
         }
 
     def board(self, name: str) -> Json | None:
@@ -211,7 +212,7 @@ class Cluster:
                 for i in range(steps)
             ]
             values = {"mean": mean, "min": mean, "max": mean}
-            return {"name": metric, "peer": peer, **values, "forecast": None}
+            return {"name": metric, "peer": peer, **values}
 
         peers = [node["name"] for node in self.nodes if node["name"] != name][:5]
         return {

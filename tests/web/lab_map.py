@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from leadline_controller.lab import lab as labs
-from leadline_controller.lab.lab import AgentSettings, start_agents
-from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec
+from leadline_lab import lab as labs
+from leadline_lab.lab import AgentSettings, start_agents
+from leadline_lab.spec import SERVER, BoardSpec, LabSpec
 from playwright.sync_api import Page, expect
 
 from tests.kube.api import Api
@@ -29,7 +29,7 @@ from tests.kube.objects import node, pod
 from tests.support.mosquitto import mosquitto
 from tests.support.ports import free_port
 from tests.system.daemons import Daemon
-from tests.web.browser import chromium, page_of
+from tests.web.browser import PIXELS, chromium, page_of
 
 THROTTLED = "n2"
 BOARDS = tuple(
@@ -45,24 +45,18 @@ _PATIENCE_MS = 150_000
 
 @dataclass
 class Played:
-    """What the page showed. bandwidths: each board's cell of the table. summary: the line above the
-    map. links: the table of links. slow_pixels: of the map, in the colour of the slowest links.
-    shown_after_s: from a pod's binding to its decision on the page. pod_on: where the API server
-    has it, and where the page has it. after: the same of the pod that came after the restart.
-    runs: of the controller. states: what the page said about the connection. errors: on the
-    browser's console, before the restart.
-    """
+    """What the page showed."""
 
-    bandwidths: dict[str, str] = field(default_factory=dict)
-    summary: str = ""
-    links: str = ""
-    slow_pixels: int = 0
-    shown_after_s: float = 0.0
-    pod_on: tuple[str, str] = ("", "")
-    after: tuple[str, str] = ("", "")
-    runs: list[str] = field(default_factory=list)
-    states: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    bandwidths: dict[str, str] = field(default_factory=dict)  # each board's cell of the table
+    counts: str = ""  # the buttons above the map
+    links: str = ""  # the table of links
+    slow_pixels: int = 0  # of the map, in the colour of the slowest links
+    shown_after_s: float = 0.0  # from a pod's binding to its decision on the page
+    pod_on: tuple[str, str] = ("", "")  # where the API server has it, and where the page has it
+    after: tuple[str, str] = ("", "")  # the same of the pod that came after the restart
+    runs: list[str] = field(default_factory=list)  # of the controller
+    states: list[str] = field(default_factory=list)  # what the page said about the connection
+    errors: list[str] = field(default_factory=list)  # on the browser's console, before the restart
 
 
 def play(name: str, pictures: str = "") -> Played:
@@ -155,28 +149,16 @@ def _watch(page: Page, api: Api, played: Played, pictures: str) -> None:
         page.screenshot(path=f"{pictures}/lab.png")
 
 
-# slow_pixels: those of the map in the colour of the slowest links, or nearly so.
 _SHOWN = """() => {
     const rows = [...document.querySelectorAll('#boards tbody tr')].map((row) => row.cells);
     const text = (id) => document.getElementById(id).innerText;
-    const style = getComputedStyle(document.documentElement).getPropertyValue('--level-0');
-    const [r, g, b] = style.trim().match(/[0-9a-f]{2}/gi).map((digits) => parseInt(digits, 16));
-    let slow_pixels = 0;
-    for (const canvas of document.querySelectorAll('#map canvas')) {
-        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-        for (let i = 0; i < data.length; i += 4) {
-            const [red, green, blue, alpha] = data.subarray(i, i + 4);
-            const away = Math.abs(red - r) + Math.abs(green - g) + Math.abs(blue - b);
-            if (alpha > 128 && away < 24) slow_pixels++;
-        }
-    }
     return {
         bandwidths: Object.fromEntries(rows.map((row) => [row[0].innerText, row[2].innerText])),
-        summary: text('map-summary'),
+        counts: text('counts'),
         links: text('links'),
-        slow_pixels,
+        slow_pixels: (PIXELS)('--level-0'),
     };
-}"""
+}""".replace("PIXELS", PIXELS)
 
 
 def _placed(page: Page, api: Api, name: str) -> tuple[tuple[str, str], float]:

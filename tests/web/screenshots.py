@@ -21,11 +21,11 @@ PICTURES = {
     "map-4": (4, "", WINDOW, False),
     "map-40": (40, "", WINDOW, False),
     "map-40-dark": (40, "", WINDOW, True),
-    "map-300": (300, "", WINDOW, False),
+    "map-400": (400, "", WINDOW, False),
     "map-phone": (40, "", PHONE, True),
     "pairs-4": (4, "#/pairs", WINDOW, False),
     "pairs-40": (40, "#/pairs", WINDOW, False),
-    "pairs-300": (300, "#/pairs", WINDOW, True),
+    "pairs-400": (400, "#/pairs", WINDOW, True),
     "board": (40, BOARD, WINDOW, False),
     "board-phone": (40, BOARD, PHONE, False),
     "decision": (40, DECISION, WINDOW, False),
@@ -53,7 +53,7 @@ def _draw(
             page.wait_for_selector(".view:not([hidden]) canvas, #decision-scores td")
         else:
             ready(page)
-        settled(page)
+        wait_drawn(page)
         assert not errors, errors
         file = FOLDER / f"{name}.png"
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
@@ -63,7 +63,7 @@ def _draw(
         print(f"{file.name}: {file.stat().st_size // 1024} kB")
 
 
-def settled(page: Page) -> None:
+def wait_drawn(page: Page) -> None:
     """Wait until two looks at the page are the same: large pictures are drawn in parts."""
     before = b""
     while (now := page.screenshot()) != before:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = (
-    REPOSITORY / "controller" / "leadline_controller" / "web" / "vendor",
+    REPOSITORY / "controller" / "leadline_controller" / "map" / "page" / "vendor",
     REPOSITORY / "tests" / "web" / "vendor",
 )
 

@@ -94,18 +94,15 @@ def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str |
 
 @dataclass(frozen=True, slots=True)
 class ClientRun:
-    """One run of iperf3's client, as this end saw it.
-
-    elapsed_s: from before the connection to the results. sent_bytes: what the process wrote, with
-    iperf3's own messages; 0 if the kernel does not count. waited_us: for a processor.
-    """
+    """One run of iperf3's client, as this end saw it."""
 
     output: str
-    elapsed_s: float
+    elapsed_s: float  # from before the connection to the results
+    # What the process wrote, with iperf3's own messages; 0 if the kernel does not count.
     sent_bytes: int
     was_connected: bool
     hindrances: Sequence[pb.BandwidthReport.Hindrance] = ()
-    waited_us: int = 0
+    waited_us: int = 0  # for a processor
 
 
 def client_report(run: ClientRun, lease: BandwidthLease) -> pb.BandwidthReport:

@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline_wire import codec, topics
-from leadline_wire.broker_limits import (
-    MQTT_DEFAULTS,
-    PAHO_MOST_PACKET_BYTES,
-    BrokerLimits,
-    publish_bytes,
-)
+from leadline_wire.broker_limits import MQTT_DEFAULTS, BrokerLimits, publish_bytes
 from leadline_wire.certificates import Certificate
 from leadline_wire.certificates import read as read_certificate
-from paho.mqtt import _packet
+from leadline_wire.paho_properties import KEEPALIVE_S, mend
 from paho.mqtt import client as paho
+from paho.mqtt import properties as paho_s_properties
 from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -34,7 +30,6 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from leadline_agent.config import Broker, ConfigError
 from leadline_agent.text import one_line
 
-KEEPALIVE_S = 30
 # Twice the largest valid lease; the broker sends us nothing larger.
 MAX_PACKET_BYTES = 2 * codec.MAX_BYTES
 ALERT_S = 2.0
@@ -95,13 +90,12 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection failed or ended. `is_refusal`: the broker refused this node. `code`: the
-    broker's reason code, 0 without one."""
+    """The connection failed or ended."""
 
     attempt: int
     reason: str
-    is_refusal: bool = False
-    code: int = 0
+    is_refusal: bool = False  # the broker refused this node
+    code: int = 0  # the broker's reason code, 0 without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +133,7 @@ def _unix_socket_pair() -> tuple[socket.socket, socket.socket]:
 # paho's own pair uses TCP: it listens for a moment and accepts the first that connects. The agent
 # must not listen outside a lease.
 paho._socketpair_compat = _unix_socket_pair
-
-
-class _ReceivedProperties(Properties):
-    """paho refuses a Maximum Packet Size over that of MQTT's largest packet, which brokers may send
-    (NanoMQ has)."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.replace(" ", "") == "MaximumPacketSize":
-            value = min(value, PAHO_MOST_PACKET_BYTES)
-        super().__setattr__(name, value)  # type: ignore[no-untyped-call] # paho's own gap
-
-
-# What paho reads packets with.
-_packet.Properties = _ReceivedProperties  # type: ignore[attr-defined] # paho's own, not exported
+mend(paho_s_properties)
 
 
 class TooLargeError(Exception):
@@ -248,9 +229,8 @@ class PahoConnection:
         limits: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's own gap
         limits.MaximumPacketSize = MAX_PACKET_BYTES
         try:
-            self._client.connect(
-                self._endpoint.host, self._endpoint.port, KEEPALIVE_S, properties=limits
-            )
+            where = self._endpoint
+            self._client.connect(where.host, where.port, KEEPALIVE_S, properties=limits)
         except ssl.SSLCertVerificationError as error:
             reason = f"the broker's certificate is not valid: {error.verify_message}"
             self._post(Disconnected(self._attempt, reason))
@@ -285,7 +265,6 @@ class PahoConnection:
             return
         self._is_accepted = True
         limits = BrokerLimits.of(properties)
-        client._keepalive = limits.client_keepalive_s(KEEPALIVE_S)
         if self._lease_topic:
             how = topics.DELIVERY[topics.Kind.LEASE]
             options = SubscribeOptions(qos=how.qos, retainHandling=DO_NOT_SEND_RETAINED)

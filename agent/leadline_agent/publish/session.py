@@ -25,7 +25,7 @@ from leadline_wire.broker_limits import MQTT_DEFAULTS, QUOTA_EXCEEDED
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms, unix_ms
-from leadline_agent.config import Settings
+from leadline_agent.config import ConfigError, Settings
 from leadline_agent.lease import Lease, Result, decode_lease
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
 from leadline_agent.publish.certificate import fault, identity
@@ -190,7 +190,7 @@ class Session:
     ) -> None:
         """`board`: the birth; if its address is empty, it is the one towards the broker."""
         self._endpoint = endpoint
-        self._node = settings.node
+        self._broker, self._node = settings.broker, settings.node
         self._board = board
         self._post = post
         self._open_connection = connect
@@ -233,6 +233,7 @@ class Session:
         """Do what is due: connect, or send queued messages."""
         if self._connection is None and now_s >= self._next_attempt_s:
             self._attempt = next(_ATTEMPTS)
+            self._read_certificate_again()
             self._connection = self._open_connection(
                 self._attempt,
                 self._endpoint,
@@ -249,6 +250,15 @@ class Session:
             oldest = next(iter(self._in_flight.values()), None)
             if oldest and now_s - oldest.at_s > MAX_UNACKNOWLEDGED_S:
                 self._buffer.spill()
+
+    def _read_certificate_again(self) -> None:
+        """A certificate may have been renewed since the last connection, a key with it."""
+        if self._endpoint.certificate is None:
+            return
+        try:
+            self._endpoint = Endpoint.of(self._broker)
+        except ConfigError as error:
+            LOG.warning("%s; the certificate stays as it was", error)
 
     def due_s(self) -> float:
         """When to call `tick` again unless an event arrives first (monotonic clock)."""

@@ -42,6 +42,8 @@ _UNUSED = (
     "etc/logrotate.d/*",
     "etc/update-motd.d/*",
     "usr/sbin/update-ca-certificates",
+    "usr/bin/c_rehash",
+    "usr/lib/ssl/misc/*",
     "usr/bin/mosquitto_*",
     "usr/lib/*/mosquitto_dynamic_security.so",
 )

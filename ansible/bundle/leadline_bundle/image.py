@@ -1,7 +1,7 @@
-"""`make image`: images of the controller and of a broker for it, as OCI archives, without a daemon.
+"""`make image`: images of controller, agent and broker, as OCI archives, without a daemon.
 
-Each is a root of a few Debian packages. The controller's has the wheels of its lock on it, and then
-its own, so that a new release is a small download. Python's bytecode is made by the interpreter
+Each is a root of a few Debian packages. The two of Python have the wheels of a lock on it, and then
+our own, so that a new release is a small download. Python's bytecode is made by the interpreter
 of the image, because the image's root can't be written to when it runs.
 """
 
@@ -37,24 +37,23 @@ REGISTRY = "localhost"
 USER = 65532
 PYTHON = "3.11"
 _LIBC = ("base-files", "gcc-12-base", "libc6", "libgcc-s1")
-_BROKER, _CONTROLLER = "leadline-broker", "leadline-controller"
-_LICENSES = {_CONTROLLER: "Apache-2.0", _BROKER: "EPL-2.0 OR BSD-3-Clause"}
+# With openssl, which signs the certificates of agents, and makes their keys.
+_PYTHON = (
+    *_LIBC,
+    *("ca-certificates", "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib"),
+    *("libbz2-1.0", "libexpat1", "libffi8", "liblzma5", "libsqlite3-0", "libssl3", "libstdc++6"),
+    *("libuuid1", "openssl", "zlib1g"),
+)
+_AGENT, _BROKER, _CONTROLLER = "leadline-agent", "leadline-broker", "leadline-controller"
+_LICENSES = {
+    _AGENT: "Apache-2.0",
+    _BROKER: "EPL-2.0 OR BSD-3-Clause",
+    _CONTROLLER: "Apache-2.0",
+}
 # Image -> the packages of its root.
 PACKAGES: Mapping[str, tuple[str, ...]] = {
-    _CONTROLLER: (
-        *_LIBC,
-        *("ca-certificates", "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib"),
-        *(
-            "libbz2-1.0",
-            "libexpat1",
-            "libffi8",
-            "liblzma5",
-            "libsqlite3-0",
-            "libssl3",
-            "libstdc++6",
-        ),
-        *("libuuid1", "zlib1g"),
-    ),
+    _AGENT: (*_PYTHON, "libiperf0", "libsctp1"),
+    _CONTROLLER: _PYTHON,
     _BROKER: (
         *_LIBC,
         *("mosquitto", "libcap2", "libdlt2", "libssl3", "libsystemd0", "libwrap0"),
@@ -84,9 +83,23 @@ from {module} import main
 
 sys.exit(main())
 """
+_DIGESTS = """\
+# Values for the chart, beside the names of the images in a registry: it then takes these, and
+# no others of the same tag.
+image: {{digest: "{controller}"}}
+broker: {{image: {{digest: "{broker}"}}}}
+agent: {{image: {{digest: "{agent}"}}}}
+"""
+# Image -> its programs and their modules.
 _PROGRAMS = {
-    "leadline": "leadline_controller.cli.__main__",
-    "leadline-controller": "leadline_controller.__main__",
+    _AGENT: {
+        "leadline-agent": "leadline_agent.__main__",
+        "leadline-enroll": "leadline_agent.enroll",
+    },
+    _CONTROLLER: {
+        "leadline": "leadline_controller.cli.__main__",
+        "leadline-controller": "leadline_controller.__main__",
+    },
 }
 
 
@@ -119,32 +132,33 @@ class Build:
         return files
 
 
-def controller(build: Build, wheels: Wheels) -> list[oci.Platform]:
-    """The controller's image for each architecture. Raises BundleError."""
+def python(build: Build, wheels: Wheels, name: str) -> list[oci.Platform]:
+    """The agent's or the controller's image for each architecture. Raises BundleError."""
+    part = name.removeprefix("leadline-")
     with TemporaryDirectory() as folder:
-        for part in PARTS["controller"]:
-            what = f"the wheel of {build.source / part}"
-            wheels.build(Path(folder), build.source / part, what=what)
+        for source in PARTS[part]:
+            what = f"the wheel of {build.source / source}"
+            wheels.build(Path(folder), build.source / source, what=what)
         own = _installed(sorted(Path(folder).iterdir()))
-    for name, module in _PROGRAMS.items():
+    for program, module in _PROGRAMS[name].items():
         text = _PROGRAM.format(module=module)
-        own[f"usr/local/bin/{name}"] = File(text.encode(), executable=True)
-    locked = read_lock(build.source / "controller/requirements.lock")
+        own[f"usr/local/bin/{program}"] = File(text.encode(), executable=True)
+    locked = read_lock(build.source / part / "requirements.lock")
     roots, layers = {}, {}
     for architecture, machine in ARCHITECTURES.items():
-        root = build.root(architecture, PACKAGES[_CONTROLLER])
-        names = sorted(path for path in root if fnmatch(path, "usr/share/ca-certificates/*.crt"))
-        root[_CERTIFICATES] = File(b"".join(root[name].content for name in names))
+        root = build.root(architecture, PACKAGES[name])
+        paths = sorted(path for path in root if fnmatch(path, "usr/share/ca-certificates/*.crt"))
+        root[_CERTIFICATES] = File(b"".join(root[path].content for path in paths))
         roots[architecture] = root
         wanted = _installed(wheels.of(locked, Target(PYTHON, machine)))
         layers[architecture] = [_used(each) for each in (root, wanted, own)]
     here = platform.machine()
-    interpreter = next((name for name, machine in ARCHITECTURES.items() if machine == here), None)
+    interpreter = next((each for each, machine in ARCHITECTURES.items() if machine == here), None)
     if interpreter is None:
         raise BundleError(f"this machine is {here}; expected {' or '.join(ARCHITECTURES.values())}")
     config = {
         "User": f"{USER}:{USER}",
-        "Entrypoint": ["/usr/local/bin/leadline-controller"],
+        "Entrypoint": [f"/usr/local/bin/{name}"],
         "Env": [
             "PATH=/usr/local/bin:/usr/bin",
             "PYTHONDONTWRITEBYTECODE=1",
@@ -261,7 +275,8 @@ def _write(folder: Path, files: Mapping[str, File]) -> None:
 def build(
     source: Path, out: Path, cache: Cache, environ: Mapping[str, str], sources: Path | None
 ) -> list[Path]:
-    """Write both archives into `out` and return them. sources: see `Build`. Raises BundleError."""
+    """Write the archives into `out`, and their digests as values for the chart. Returns the
+    files. sources: see `Build`. Raises BundleError."""
     version = release_version(source / "pyproject.toml")
     epoch_s = environ.get("SOURCE_DATE_EPOCH", EPOCH_S)
     if not epoch_s.isdecimal():
@@ -272,24 +287,30 @@ def build(
         whole = Build(
             source, version, debian.read_lock(), cache, environ, sources, time_s=int(epoch_s)
         )
-        images = {
-            _CONTROLLER: controller(whole, Wheels(cache, environ)),
-            _BROKER: broker(whole),
-        }
+        wheels = Wheels(cache, environ)
+        images = {name: python(whole, wheels, name) for name in _PROGRAMS}
+        images[_BROKER] = broker(whole)
         cache.prune()
     out.mkdir(parents=True, exist_ok=True)
+    digests = {}
     for name, platforms in images.items():
         annotations = {
             "org.opencontainers.image.title": name,
             "org.opencontainers.image.version": version,
             "org.opencontainers.image.licenses": _LICENSES[name],
         }
-        content = oci.archive(platforms, f"{REGISTRY}/{name}:{version}", annotations, created)
+        tagged = f"{REGISTRY}/{name}:{version}"
+        content, digests[name] = oci.archive(platforms, tagged, annotations, created)
         file = out / f"{name}-{version}.oci.tar"
         half = file.with_suffix(".half")
         half.write_bytes(content)
         half.replace(file)
         written.append(file)
+    values = _DIGESTS.format(
+        controller=digests[_CONTROLLER], broker=digests[_BROKER], agent=digests[_AGENT]
+    )
+    written.append(out / "digests.yaml")
+    written[-1].write_text(values, encoding="utf-8")
     return written
 
 

@@ -74,8 +74,9 @@ def layer(files: Mapping[str, File], time_s: int) -> Layer:
 
 def archive(
     platforms: Sequence[Platform], name: str, annotations: Mapping[str, str], created: str
-) -> bytes:
-    """A tar of the image layout, which containerd, podman and skopeo read.
+) -> tuple[bytes, str]:
+    """A tar of the image layout, which containerd, podman and skopeo read, and the digest of the
+    image, by which a registry has it.
 
     name: with its tag, under which containerd imports it. created: a time of RFC 3339.
     """
@@ -124,7 +125,7 @@ def archive(
             entry = tarfile.TarInfo(path)
             entry.size, entry.mode = len(files[path]), 0o644
             tar.addfile(entry, io.BytesIO(files[path]))
-    return out.getvalue()
+    return out.getvalue(), top["digest"]
 
 
 def _json(document: object) -> bytes:

@@ -1,5 +1,6 @@
-"""`make dist`: all that is published of a release: wheels, checked as the package index checks
-them, and a bill of materials (CycloneDX, with licences) of each part and image."""
+"""`make dist`: all that is published of a release but its images: wheels, checked as the package
+index checks them, a bill of materials (CycloneDX, with licences) of each part and image, the chart,
+and the plugin for krew."""
 
 from __future__ import annotations
 
@@ -15,20 +16,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
-from leadline_bundle import debian, image
+from leadline_bundle import archives, debian, image
 from leadline_bundle.build import PARTS, release_version
 from leadline_bundle.commands import Command
 from leadline_bundle.debian import Package
-from leadline_bundle.tools import Cache, run
+from leadline_bundle.tools import Cache, run, sha256
 from leadline_bundle.wheels import EPOCH_S, UV, Wheels, environment
 
 LOCK = Path(__file__).parents[3] / "requirements-release.lock"
-FOLDERS = ("agent", "controller", "controller/experiments", "proto")
+FOLDERS = ("agent", "controller", "controller/experiments", "controller/lab", "proto")
 _LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
 
 
-def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str]) -> list[Path]:
-    """Write wheels and bills of materials into `out`, which replaces it. Raises BundleError."""
+def build(
+    source: Path, out: Path, cache: Cache, environ: Mapping[str, str], url: str = ""
+) -> list[Path]:
+    """Write all of it into `out`, which replaces it. url: where it will be published; only krew's
+    manifest names it. Raises BundleError."""
     version = release_version(source / "pyproject.toml")
     # The bills' tool takes its time from it, too.
     environ = {**environ, "SOURCE_DATE_EPOCH": environ.get("SOURCE_DATE_EPOCH", EPOCH_S)}
@@ -49,7 +53,7 @@ def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str]) -> 
             bills[part] = json.loads(bill.read_text(encoding="utf-8"))
         for name, packages in image.PACKAGES.items():
             bill = new / f"{name}-image-{version}.cdx.json"
-            inner = bills["controller"]["components"] if name == "leadline-controller" else []
+            inner = bills.get(name.removeprefix("leadline-"), {}).get("components", [])
             locked = [each for each in debian.read_lock() if each.name in packages]
             whole = _of_image(name, version, locked, inner, cache, environ)
             whole |= {key: bills["controller"][key] for key in ("bomFormat", "specVersion")}
@@ -59,6 +63,14 @@ def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str]) -> 
             check += "sys.exit(str(V(S.from_version(sys.argv[2])).validate_str("
             check += "open(sys.argv[1]).read()) or '') or 0)"
             run([programs / "python", "-c", check, bill, whole["specVersion"]], environ, bill.name)
+        epoch_s = int(EPOCH_S)
+        url = url.rstrip("/") or f"https://example.org/leadline/v{version}"
+        texts = archives.krew(source, version, url, epoch_s)
+        texts[f"leadline-{version}.tgz"] = archives.chart(source, epoch_s)
+        for name, content in texts.items():
+            (new / name).write_bytes(content)
+        sums = "".join(f"{sha256(file)}  {file.name}\n" for file in sorted(new.iterdir()))
+        (new / "SHA256SUMS").write_text(sums, encoding="utf-8")
         cache.prune()
         if out.exists():
             out.rename(Path(temporary) / "old")
@@ -129,10 +141,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Build all of it; the exit code is 0, 1 after an error, or 130 after Ctrl-C."""
 
     def work(options: argparse.Namespace) -> None:
-        for file in build(options.source, options.out, Cache(options.cache), os.environ):
+        cache = Cache(options.cache)
+        for file in build(options.source, options.out, cache, os.environ, options.url):
             sys.stdout.write(f"{file}\n")
 
     command = Command("leadline_bundle.release", "a release", "dist/release", "image")
+    command.parser.add_argument("--url", default="", help="where it will be published, for krew")
     return command.run(argv, work)
 
 

@@ -8,6 +8,19 @@ from leadline_dashboards import panels as p
 _FIRING = 'ALERTS{alertname=~"Leadline.+", alertstate="firing"}'
 
 
+def _board(metric: str) -> str:
+    """The boards' values; of several controllers' values one counts."""
+    return f"max by (node) (leadline_board_{metric})"
+
+
+_AGE = "min by (node) (leadline_board_report_age_seconds)"
+_COUNTS = (
+    (f"count({_board('info')})", "heard"),
+    (f"count({_board('online')} == 1)", "online"),
+    (f"count({_AGE} <= 120)", "reporting"),
+)
+
+
 def dashboard() -> models.Dashboard:
     """Every board and controller that Prometheus knows."""
     return p.dashboard(
@@ -32,20 +45,12 @@ def _now() -> p.Lines:
                 "Boards",
                 "Boards that were ever heard, that are connected, and that reported in the last "
                 "two minutes.",
-                ("count(max by (node) (leadline_board_info)) or vector(0)", "heard"),
-                ("count(max by (node) (leadline_board_online) == 1) or vector(0)", "online"),
-                (
-                    "count(min by (node) (leadline_board_report_age_seconds) <= 120) or vector(0)",
-                    "reporting",
-                ),
+                *((f"{count} or vector(0)", legend) for count, legend in _COUNTS),
             ),
             p.now(
                 "Silent boards",
                 "Boards whose last report is more than two minutes old.",
-                (
-                    "count(min by (node) (leadline_board_report_age_seconds) > 120) or vector(0)",
-                    "silent",
-                ),
+                (f"count({_AGE} > 120) or vector(0)", "silent"),
                 steps=p.ANY,
             ),
             p.now(
@@ -114,16 +119,13 @@ def _alerts() -> p.Lines:
 
 def _boards() -> p.Lines:
     columns = {
-        "Online": (p.COUNT, "max by (node) (leadline_board_online)"),
-        "Last report": (p.SECONDS, "min by (node) (leadline_board_report_age_seconds)"),
-        "CPU": (p.RATIO, "max by (node) (leadline_board_cpu_usage_ratio)"),
-        "Memory": (p.RATIO, "max by (node) (leadline_board_memory_usage_ratio)"),
-        "Temperature": (p.CELSIUS, "max by (node) (leadline_board_cpu_temperature_celsius)"),
-        "Bandwidth": (
-            p.BITS_PER_S,
-            "8 * max by (node) (leadline_board_bandwidth_bytes_per_second)",
-        ),
-        "Bandwidth is": (p.COUNT, "max by (node) (leadline_board_bandwidth_lower_bound)"),
+        "Online": (p.COUNT, _board("online")),
+        "Last report": (p.SECONDS, _AGE),
+        "CPU": (p.RATIO, _board("cpu_usage_ratio")),
+        "Memory": (p.RATIO, _board("memory_usage_ratio")),
+        "Temperature": (p.CELSIUS, _board("cpu_temperature_celsius")),
+        "Bandwidth": (p.BITS_PER_S, f"8 * {_board('bandwidth_bytes_per_second')}"),
+        "Bandwidth is": (p.COUNT, _board("bandwidth_lower_bound")),
     }
     table = p.rows(
         "All boards",
@@ -166,16 +168,14 @@ def _boards() -> p.Lines:
                 "Boards",
                 "How many boards were heard, connected, and reporting in the two minutes before.",
                 p.COUNT,
-                ("count(max by (node) (leadline_board_info))", "heard"),
-                ("count(max by (node) (leadline_board_online) == 1)", "online"),
-                ("count(min by (node) (leadline_board_report_age_seconds) <= 120)", "reporting"),
+                *_COUNTS,
             ),
             p.over_time(
                 "Boards slowed down",
                 "How many boards were throttled, and had too low a voltage.",
                 p.COUNT,
-                ("sum(max by (node) (leadline_board_throttled))", "throttled"),
-                ("sum(max by (node) (leadline_board_under_voltage))", "under voltage"),
+                (f"sum({_board('throttled')})", "throttled"),
+                (f"sum({_board('under_voltage')})", "under voltage"),
             ),
             p.over_time(
                 "Lost messages",
@@ -237,10 +237,7 @@ def _network() -> p.Lines:
                 "Slowest boards",
                 "The boards with the lowest bandwidths, which may be lower bounds.",
                 p.BITS_PER_S,
-                (
-                    "bottomk(8, 8 * max by (node) (leadline_board_bandwidth_bytes_per_second))",
-                    "{{node}}",
-                ),
+                (f"bottomk(8, 8 * {_board('bandwidth_bytes_per_second')})", "{{node}}"),
                 base=p.NEUTRAL,
             ),
             p.over_time(
@@ -322,11 +319,7 @@ def _controllers() -> p.Lines:
                 "Messages of boards",
                 "MQTT messages a minute that count, by kind.",
                 p.PER_MINUTE,
-                (
-                    "60 * max by (kind) "
-                    "(rate(leadline_mqtt_messages_accepted_total[$__rate_interval]))",
-                    "{{kind}}",
-                ),
+                p.a_minute("kind", "mqtt_messages_accepted_total", of_all="max"),
             ),
             p.over_time(
                 "Clocks",
@@ -367,10 +360,7 @@ def _controllers() -> p.Lines:
                 "Losses of the history",
                 "What a minute was not kept, because the disk is full, broken or too slow.",
                 p.PER_MINUTE,
-                (
-                    "60 * sum by (what) (rate(leadline_history_losses_total[$__rate_interval]))",
-                    "{{what}}",
-                ),
+                p.a_minute("what", "history_losses_total"),
             ),
         ],
     ]

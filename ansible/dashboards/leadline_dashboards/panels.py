@@ -5,6 +5,7 @@ Colours are Grafana's names, which suit its dark and its light theme.
 
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
+from typing import TypeVar
 
 from grafana_foundation_sdk.builders import (
     bargauge,
@@ -65,6 +66,15 @@ Steps = Sequence[tuple[float, str]]
 Query = tuple[str, str]  # an expression and the legend of its series
 Lines = Sequence[Sequence[Builder[models.Panel]]]
 Mappings = list[models.ValueMapping]
+AnyPanel = TypeVar(
+    "AnyPanel",
+    stat.Panel,
+    timeseries.Panel,
+    bargauge.Panel,
+    statetimeline.Panel,
+    heatmap.Panel,
+    table.Panel,
+)
 
 
 def dashboard(
@@ -112,6 +122,12 @@ def dashboard(
     return built
 
 
+def a_minute(by: str, counter: str, *, of_all: str = "sum") -> Query:
+    """How often a minute, by a label. of_all: what several controllers count is the same with max,
+    and with sum each counts its own: what only the leader does rests at the others."""
+    return f"60 * {of_all} by ({by}) (rate(leadline_{counter}[$__rate_interval]))", f"{{{{{by}}}}}"
+
+
 def now(
     title: str,
     description: str,
@@ -122,10 +138,7 @@ def now(
 ) -> stat.Panel:
     """The newest value of each series, as large numbers. none: the text where there is none."""
     panel = (
-        stat.Panel()
-        .title(title)
-        .description(description)
-        .datasource(DATASOURCE)
+        _titled(stat.Panel(), title, description)
         .unit(unit)
         .no_value(none)
         .thresholds(_thresholds(steps, GOOD if steps else NEUTRAL))
@@ -146,10 +159,7 @@ def over_time(
 ) -> timeseries.Panel:
     """Lines over time. steps: thresholds, as dashed lines."""
     panel = (
-        timeseries.Panel()
-        .title(title)
-        .description(description)
-        .datasource(DATASOURCE)
+        _titled(timeseries.Panel(), title, description)
         .unit(unit)
         .axis_soft_min(0)
         .fill_opacity(10)
@@ -182,10 +192,7 @@ def ranking(
 ) -> bargauge.Panel:
     """A bar for each series now, in the query's order. base: the colour below all steps."""
     return (
-        bargauge.Panel()
-        .title(title)
-        .description(description)
-        .datasource(DATASOURCE)
+        _titled(bargauge.Panel(), title, description)
         .unit(unit)
         .min(0)
         .no_value("none")
@@ -202,10 +209,7 @@ def states(
 ) -> statetimeline.Panel:
     """When each series had which of a few values."""
     return (
-        statetimeline.Panel()
-        .title(title)
-        .description(description)
-        .datasource(DATASOURCE)
+        _titled(statetimeline.Panel(), title, description)
         .mappings(mappings)
         .no_value("unknown")
         .show_value(VisibilityMode.NEVER)
@@ -218,10 +222,7 @@ def buckets(title: str, description: str, expression: str) -> heatmap.Panel:
     """How many observations of a histogram of seconds fell into which bucket, by `le`."""
     colours = heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Oranges")
     return (
-        heatmap.Panel()
-        .title(title)
-        .description(description)
-        .datasource(DATASOURCE)
+        _titled(heatmap.Panel(), title, description)
         .calculate(False)
         .y_axis(heatmap.YAxisConfig().unit(SECONDS))
         .color(colours.steps(64))
@@ -249,10 +250,7 @@ def rows(
     }
     queries = [(expression, "") for _, expression in columns.values()]
     panel = (
-        table.Panel()
-        .title(title)
-        .description(description)
-        .datasource(DATASOURCE)
+        _titled(table.Panel(), title, description)
         .targets(_targets(queries, instant=True, form=PromQueryFormat.TABLE))
         .with_transformation(models.DataTransformerConfig("merge", options={}))
         .with_transformation(models.DataTransformerConfig("organize", options=organize))
@@ -287,6 +285,10 @@ def link_in(panel: table.Panel, column: str, url: str) -> None:
     """Let the cells of a column lead to a board's dashboard."""
     link = {"title": "Show the board", "url": url}
     panel.override_by_name(column, [models.DynamicConfigValue("links", [link])])
+
+
+def _titled(panel: AnyPanel, title: str, description: str) -> AnyPanel:
+    return panel.title(title).description(description).datasource(DATASOURCE)
 
 
 def _thresholds(steps: Steps, base: str = GOOD) -> builders.ThresholdsConfig:

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from leadline_dashboards import panels as p
 
 _PHASES = "leadline_scheduling_duration_seconds_bucket"
-_EXTENDER = "leadline_extender_request_duration_seconds"
+_EXTENDER = "extender_request_duration_seconds"
 
 
 def dashboard() -> models.Dashboard:
@@ -25,11 +25,6 @@ def dashboard() -> models.Dashboard:
         },
         [phase],
     )
-
-
-def _a_minute(by: str, counter: str) -> str:
-    """How often a minute, of all controllers: what only the leader does rests at the others."""
-    return f"60 * sum by ({by}) (rate({counter}[$__rate_interval]))"
 
 
 def _quantile(share: float, by: str, histogram: str) -> str:
@@ -82,22 +77,19 @@ def _decisions() -> p.Lines:
                 "Decisions by outcome",
                 "Decisions a minute; unschedulable counts each attempt.",
                 p.PER_MINUTE,
-                (_a_minute("outcome", "leadline_decisions_total"), "{{outcome}}"),
+                p.a_minute("outcome", "decisions_total"),
             ),
             p.stacked(
                 "Decisions by strategy",
                 "Decisions a minute of each strategy.",
                 p.PER_MINUTE,
-                (_a_minute("strategy", "leadline_decisions_total"), "{{strategy}}"),
+                p.a_minute("strategy", "decisions_total"),
             ),
             p.stacked(
                 "Why pods are unschedulable",
                 "Attempts a minute that found no node, by the filter that refused the most nodes.",
                 p.PER_MINUTE,
-                (
-                    _a_minute("reason", 'leadline_decisions_total{outcome="unschedulable"}'),
-                    "{{reason}}",
-                ),
+                p.a_minute("reason", 'decisions_total{outcome="unschedulable"}'),
             ),
         ],
         [
@@ -142,20 +134,20 @@ def _extender() -> p.Lines:
                 "Requests",
                 "Requests a minute of kube-scheduler, where Leadline is its extender.",
                 p.PER_MINUTE,
-                (_a_minute("verb", f"{_EXTENDER}_count"), "{{verb}}"),
+                p.a_minute("verb", f"{_EXTENDER}_count"),
             ),
             p.over_time(
                 "Errors",
                 "Answers a minute that were an error.",
                 p.PER_MINUTE,
-                (_a_minute("verb", "leadline_extender_errors_total"), "{{verb}}"),
+                p.a_minute("verb", "extender_errors_total"),
             ),
             p.over_time(
                 "How long kube-scheduler waits",
                 "The median of the answers, and what one of a hundred exceeds.",
                 p.SECONDS,
-                (_quantile(0.5, "verb", f"{_EXTENDER}_bucket"), "{{verb}}, median"),
-                (_quantile(0.99, "verb", f"{_EXTENDER}_bucket"), "{{verb}}, 99 %"),
+                (_quantile(0.5, "verb", f"leadline_{_EXTENDER}_bucket"), "{{verb}}, median"),
+                (_quantile(0.99, "verb", f"leadline_{_EXTENDER}_bucket"), "{{verb}}, 99 %"),
             ),
         ],
     ]
@@ -168,7 +160,7 @@ def _others() -> p.Lines:
                 "Moves",
                 "Moves of running pods that ended, a minute, by how.",
                 p.PER_MINUTE,
-                (_a_minute("outcome", "leadline_moves_total"), "{{outcome}}"),
+                p.a_minute("outcome", "moves_total"),
             ),
             p.over_time(
                 "Preemptions",
@@ -183,11 +175,7 @@ def _others() -> p.Lines:
                 "Refused messages",
                 "MQTT messages a minute that do not count, by why.",
                 p.PER_MINUTE,
-                (
-                    "60 * max by (reason) "
-                    "(rate(leadline_mqtt_messages_refused_total[$__rate_interval]))",
-                    "{{reason}}",
-                ),
+                p.a_minute("reason", "mqtt_messages_refused_total", of_all="max"),
             ),
         ],
     ]

@@ -26,19 +26,17 @@ _TIE_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One value of one figure or table. paper: the printed value, None if there is none.
-    optimum: the best value of any placement, None if it was not computed. is_headline: it is one of
-    the few that docs/experiments.md shows."""
+    """One value of one figure or table."""
 
     table: str
     case: str
     strategy: str
     option: str
     metric: str
-    paper: float | None
+    paper: float | None  # the printed value, None if there is none
     ours: float
-    optimum: float | None = None
-    is_headline: bool = False
+    optimum: float | None = None  # the best value of any placement, None if it was not computed
+    is_headline: bool = False  # it is one of the few that docs/experiments.md shows
 
     @property
     def difference(self) -> float | None:
@@ -53,22 +51,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement of the paper, and whether the experiment confirms it.
-
-    says: one sentence. paper, ours: the compared values, as text. compare: "exact" for counts,
-    "order" for the order of the methods, "gain" for a gain in percent. kind: what its outcome is
-    worth. why: the reason if the claim does not hold.
-    """
+    """A statement of the paper, and whether the experiment confirms it."""
 
     table: str
     case: str
-    says: str
+    says: str  # one sentence
+    # "exact" for counts, "order" for the order of the methods, "gain" for a gain in percent.
     compare: Compare
+    # The compared values, as text.
     paper: str
     ours: str
     holds: bool
-    kind: Kind = "independent"
-    why: str = ""
+    kind: Kind = "independent"  # what its outcome is worth
+    why: str = ""  # the reason if the claim does not hold
 
     @property
     def where(self) -> str:
@@ -86,9 +81,9 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The data of a plot. name: of its file, without suffix."""
+    """The data of a plot."""
 
-    name: str
+    name: str  # of its file, without suffix
     title: str
     x_label: str
     y_label: str
@@ -105,11 +100,11 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of one experiment. settings: by name, the same for every method."""
+    """The outcome of one experiment."""
 
     experiment: str
     paper: str
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Setting]  # by name, the same for every method
     rows: Sequence[Row]
     claims: Sequence[Claim]
     figures: Sequence[Figure] = ()

@@ -14,9 +14,9 @@ Cells = Sequence[str]
 
 
 class Table(NamedTuple):
-    """One table or figure of the paper. title: its name and the labels that all rows share."""
+    """One table or figure of the paper."""
 
-    title: str
+    title: str  # its name and the labels that all rows share
     columns: Cells
     rows: Sequence[Cells]
 
@@ -97,38 +97,26 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def summary(result: Result, folder: str = "") -> str:
-    """What a reader of docs/experiments.md wants, as Markdown under a heading of the second level:
-    headline values, figures, misses with their reasons, settings. folder: where the files of the
-    figures are, relative to the page."""
+    """What a reader of docs/experiments.md wants first, as Markdown under a heading of the second
+    level: headline values and a figure. folder: where these files are, relative to the page."""
     return "\n".join(_summary(result, folder)) + "\n"
 
 
 def _summary(result: Result, folder: str) -> Iterator[str]:
     yield f"## {result.experiment}"
     yield f"\n{result.paper}. **{tally_text(result.claims).capitalize()}.**"
-    yield f"[All values and claims]({folder}{result.experiment}.md)\n"
+    yield f"[All figures, values, claims and settings]({folder}{result.experiment}.md)\n"
     headline = replace(result, rows=[row for row in result.rows if row.is_headline])
     for title, columns, rows in tables(headline):
         yield f"### {title}\n"
         yield from _markdown(columns, rows)
         yield ""
-    for figure in result.figures:
+    for figure in result.figures[:1]:
         yield f"![{figure.title}]({folder}{figure.name}.svg)\n"
-    if result.misses:
-        yield "### Claims that miss, and why\n"
-    for why in dict.fromkeys(claim.why for claim in result.misses):
-        yield f"- {why}"
-        for claim in result.misses:
-            if claim.why == why:
-                texts = f"Paper {claim.paper}, here {claim.ours} ({claim.kind})"
-                yield f"  - {claim.where}: {claim.says} {texts}."
-    yield "\n### Settings, the same for every method\n"
-    settings = [(name, *setting) for name, setting in result.settings.items()]
-    yield from _markdown(("setting", "value", "from"), settings)
 
 
 def details(result: Result) -> str:
-    """All claims and all rows, as a Markdown page."""
+    """All claims, misses with their reasons, settings, figures and rows, as a Markdown page."""
     return "\n".join(_details(result)) + "\n"
 
 
@@ -140,6 +128,19 @@ def _details(result: Result) -> Iterator[str]:
         for c in result.claims
     ]
     yield from _markdown(("table", "case", "claim", "kind", "the paper", "here", ""), claims)
+    if result.misses:
+        yield "\n## Claims that miss, and why\n"
+    for why in dict.fromkeys(claim.why for claim in result.misses):
+        yield f"- {why}"
+        for claim in result.misses:
+            if claim.why == why:
+                texts = f"Paper {claim.paper}, here {claim.ours} ({claim.kind})"
+                yield f"  - {claim.where}: {claim.says} {texts}."
+    yield "\n## Settings, the same for every method\n"
+    settings = [(name, *setting) for name, setting in result.settings.items()]
+    yield from _markdown(("setting", "value", "from"), settings)
+    for figure in result.figures:
+        yield f"\n![{figure.title}]({figure.name}.svg)"
     for title, columns, rows in tables(result):
         yield f"\n## {title}\n"
         yield from _markdown(columns, rows)

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,22 @@ OPTIONAL: Mapping[str, tuple[str, str]] = {
         "experiments are a package of their own: "
         "install it with pip install 'leadline-controller[experiments]'",
     ),
+    "lab": (
+        "Run real agents on this machine, on links that differ.",
+        "the lab is a package of its own: install it with pip install 'leadline-controller[demo]'",
+    ),
 }
+# The commands in the help; those of other packages come last.
+_SECTIONS: Mapping[str, str] = {
+    "What is measured": "nodes node matrix watch budget images profile",
+    "Where pods go, and why": "placements explain reschedule pause resume",
+    "Whether all is well": "status doctor version",
+    "Trying strategies": "strategies score experiment lab",
+    "Setting up": "kube completion",
+}
+# Options that may stand before the command, too: all of them take a value.
+_ANYWHERE = ("--address", "--ca", "--cert", "--key", "--output", "--namespace", "-o", "-n")
+_ALIKE = 0.7  # as difflib has it: 1 is the same
 _LONGEST_ERROR = 800
 # What writing to a full, closed or vanished standard output says.
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
@@ -112,8 +128,49 @@ class LazyGroup(click.Group):
             for name, plugin in _plugins().items()
         }
         lines |= {name: line for name, (line, _) in OPTIONAL.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted((lines | built_in()).items()))
+        lines |= built_in()
+        width = max(map(len, lines))
+        sections = {title: names.split() for title, names in _SECTIONS.items()}
+        known = {name for names in sections.values() for name in names}
+        sections["More commands"] = sorted(lines.keys() - known)
+        for title, names in sections.items():
+            if rows := [(name.ljust(width), lines[name]) for name in names if name in lines]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As in every group, and a wrong name is answered with those that may be meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = " or ".join(get_close_matches(args[0], self.list_commands(ctx), cutoff=_ALIKE))
+            meant = f"{error.message} Did you mean {near}?" if near else error.message
+            raise click.UsageError(meant, error.ctx) from None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As in every group, and options that commands share may stand before the command."""
+        before, rest = [], list(args)
+        while rest and (option := _anywhere(rest[0])):
+            count = 2 if rest[0] == option else 1
+            before += rest[:count]
+            rest = rest[count:]
+        at = 0
+        command: click.Command | None = self if before else None
+        while isinstance(command, click.Group) and rest[at:] and not rest[at].startswith("-"):
+            command = command.get_command(ctx, rest[at])
+            at += 1
+        return super().parse_args(ctx, [*rest[:at], *before, *rest[at:]] if at else rest)
+
+
+def _anywhere(word: str) -> str | None:
+    """The option that this word begins with: --address, --address=x, -o or -ojson."""
+    for option in _ANYWHERE:
+        is_short = not option.startswith("--")
+        if word == option or word.startswith(option if is_short else f"{option}="):
+            return option
+    return None
 
 
 @click.group(
@@ -123,7 +180,8 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="leadline %(version)s")
 def leadline() -> None:
-    """See what Leadline measures, where it places pods and why, and try strategies offline."""
+    """See what Leadline measures, where it places pods and why, and try strategies offline.
+    --address, --ca, --cert, --key, -o and -n may stand before the command, too."""
 
 
 def main() -> None:
@@ -172,8 +230,10 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        hint = f"; see '{context.command_path} --help'" if context else ""
-        return _fail(error.format_message().rstrip(".") + hint, error.exit_code)
+        told = error.format_message().rstrip(".")
+        see = " See" if told.endswith(("?", "?)")) else "; see"
+        hint = f"{see} '{context.command_path} --help'" if context else ""
+        return _fail(told + hint, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:  # users never see a traceback

@@ -15,24 +15,24 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import click
 import grpc
 from google.protobuf.message import Message
+from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
 
-from leadline_controller.api.settings import (
+from leadline_controller.cli.errors import BadInput, Failed, NotFound, Unreachable
+from leadline_controller.cli.output import working
+from leadline_controller.cli.unreachable import SEE, cause_of, is_open
+from leadline_controller.serve.settings import (
     DEFAULT_ADDRESS,
+    DEFAULT_REMOTE_ADDRESS,
     MAX_ANSWER_BYTES,
     ServeError,
     TlsFiles,
     is_local,
 )
-from leadline_controller.cli.errors import BadInput, Failed, Unreachable
-from leadline_controller.cli.output import working
-from leadline_controller.cli.unreachable import SEE, cause_of, is_open
 
 Answer = TypeVar("Answer")
 Command = Callable[..., Any]
 TIMEOUT_S = 10.0
-# Where controllers answered until now. The next release no longer looks there.
-_EARLIER_ADDRESS = "127.0.0.1:50505"
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
@@ -109,12 +109,45 @@ def ask(
         working(f"asking the controller at {endpoint.address}"),
         connected(endpoint, service) as stub,
     ):
-        return method(stub)(request(**fields), timeout=timeout_s)
+        answer = method(stub)(request(**fields), timeout=timeout_s)
+    if fields.get("selector") and not getattr(answer, "selector", ""):
+        raise Failed(
+            f"the controller at {endpoint.address} does not know selectors; update it, or leave "
+            "--selector out"
+        )
+    return answer
+
+
+def selected(endpoint: Endpoint, selector: str) -> Callable[[str], bool]:
+    """Whether a node of this name has such labels; always true without a selector. Raises as `ask`
+    does."""
+    if not selector:
+        return lambda _: True
+    answer = ask(endpoint, lambda stub: stub.ListNodes, pb.ListNodesRequest, selector=selector)
+    return {node.name for node in answer.nodes}.__contains__
 
 
 def optional(message: Message, field: str) -> Any:
     """The field of an answer, None if it is not set."""
     return getattr(message, field) if message.HasField(field) else None
+
+
+def plain(message: Message, names: str = "") -> dict[str, Any]:
+    """Fields of an answer as plain data, all without `names`. One that is not set is None; so is
+    an empty one whose name has a question mark."""
+    made: dict[str, Any] = {}
+    for asked in names.split() or [field.name for field in message.DESCRIPTOR.fields]:
+        name = asked.removesuffix("?")
+        has_presence = message.DESCRIPTOR.fields_by_name[name].has_presence
+        value = optional(message, name) if has_presence else getattr(message, name)
+        if isinstance(value, Message):
+            value = plain(value)
+        elif hasattr(value, "items"):
+            value = dict(value)
+        elif not isinstance(value, int | float | str | None):
+            value = [plain(each) if isinstance(each, Message) else each for each in value]
+        made[name] = value if value or name == asked else None
+    return made
 
 
 def duration_s(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float:
@@ -155,26 +188,35 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         key: Path | None,
         **options: Any,
     ) -> Any:
-        tls = TlsFiles(ca, cert, key) if ca and cert and key else None
-        if tls is None and (ca or cert or key):
-            raise BadInput("--ca, --cert and --key go together: give all three, or none")
-        where = _default_address(tls) if address is None else address
-        return command(*arguments, endpoint=Endpoint(where, tls), **options)
+        return command(*arguments, endpoint=endpoint_of(address, ca, cert, key), **options)
 
     return with_endpoint
 
 
+def endpoint_of(
+    address: str | None, ca: Path | None, cert: Path | None, key: Path | None
+) -> Endpoint:
+    """Whom the values of --address, --ca, --cert and --key name. Raises BadInput."""
+    tls = TlsFiles(ca, cert, key) if ca and cert and key else None
+    if tls is None and (ca or cert or key):
+        raise BadInput("--ca, --cert and --key go together: give all three, or none")
+    return Endpoint(_default_address(tls) if address is None else address, tls)
+
+
 def _default_address(tls: TlsFiles | None) -> str:
-    """Where this machine's controller answers, which may be of an older release."""
-    if is_open(DEFAULT_ADDRESS) or cause_of(_EARLIER_ADDRESS, tls) is not None:
+    """Where this machine's controller answers: at its socket; who shows a certificate, and a
+    controller of an older release or with such settings, at a port."""
+    if tls is not None:
+        return DEFAULT_REMOTE_ADDRESS
+    if is_open(DEFAULT_ADDRESS) or cause_of(DEFAULT_REMOTE_ADDRESS, None) is not None:
         return DEFAULT_ADDRESS
     click.echo(
-        f"a controller of an older release answers at {_EARLIER_ADDRESS}, where the next leadline "
-        f"will not look: update the controller, which then answers at {DEFAULT_ADDRESS}, or name "
-        "the address with --address",
+        f"a controller without certificates answers at {DEFAULT_REMOTE_ADDRESS}, where the next "
+        f"leadline will not look: update it and leave grpc.address out of its settings, so that it "
+        f"answers at {DEFAULT_ADDRESS}, or name the address with --address",
         err=True,
     )
-    return _EARLIER_ADDRESS
+    return DEFAULT_REMOTE_ADDRESS
 
 
 def _explained(problem: grpc.RpcError, endpoint: Endpoint) -> Failed | BadInput | Unreachable:
@@ -196,4 +238,8 @@ def _explained(problem: grpc.RpcError, endpoint: Endpoint) -> Failed | BadInput 
         return Failed(f"the server at {where} does not know this request; is it an older leadline?")
     if code == grpc.StatusCode.INVALID_ARGUMENT:
         return BadInput(details)
+    if code == grpc.StatusCode.NOT_FOUND:
+        return NotFound(details)
+    if details.startswith("Concurrent RPC limit"):  # gRPC's own words
+        return Failed(f"the controller at {where} has too many calls in progress; try again later")
     return Failed(details or f"the controller at {where} answered {code.name}")

@@ -1,7 +1,7 @@
 """Decisions as plain data for JSON and YAML, and as tables: one line each, or everything about
 one. An explanation has the shape of a decision in the output of `leadline score`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,9 +10,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from leadline_controller.cli import human
-from leadline_controller.cli.client import optional
-from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
+from leadline_controller.cli.client import optional, plain
+from leadline_controller.cli.output import DIM, FirstThatFits, Table, cell, table
 from leadline_controller.framework.options import value_of_text
+from leadline_controller.history.explanation import load_document
 
 _SHOWN = 15
 _NOWHERE = "none"
@@ -25,12 +26,7 @@ def document(placement: pb.Placement) -> dict[str, Any]:
     """One decision. The node is None if the pod fits on none, the time if the clock was not set."""
     unix_s = optional(placement, "unix_s")
     return {
-        "pod": placement.pod,
-        "node": placement.node or None,
-        "why": placement.why,
-        "strategy": placement.strategy,
-        "outcome": placement.outcome,
-        "age_s": placement.age_s,
+        **plain(placement, "pod node? why strategy outcome age_s"),
         "time": None
         if unix_s is None
         else datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds"),
@@ -51,23 +47,26 @@ def explanation(response: pb.ExplainPodResponse) -> dict[str, Any]:
         "rejected_nodes": response.rejected_nodes,
         "rejected_by_filter": dict(sorted(response.rejected_by_filter.items())),
         "earlier": [document(each) for each in response.earlier],
+        "removed_as": response.removed_as,
+        "removed_of": response.removed_of,
     }
 
 
 def _score(score: pb.NodeScore) -> dict[str, Any]:
-    """One node's score, with "measured" and "ages_s" if the strategy used measured values, and
-    "pull" if layers of the pod's images were known."""
+    """One node's score, with what the strategy read of it ("measured", "assumed", "sum", "ages_s")
+    if it used measured values, and "pull" if layers of the pod's images were known."""
     fields: dict[str, Any] = {
         "total": optional(score, "total"),
         "parts": dict(sorted(score.parts.items())),
     }
     if score.measured:
-        fields["measured"] = dict(sorted(score.measured.items()))
+        fields |= load_document(score.measured, score.assumed)
+        fields |= plain(score, "recently_placed rates_unknown")
     known = {kind: age_s for kind, age_s in _ages_s(score).items() if age_s is not None}
     if known:
         fields["ages_s"] = known
     if score.HasField("pull"):
-        fields["pull"] = {name: optional(score.pull, name) for name in _PULL}
+        fields["pull"] = plain(score.pull)
     return fields
 
 
@@ -106,6 +105,8 @@ def explanation_tables(
     by = f"{placement.strategy}{f' ({options})' if options else ''}"
     yield cell(f"{placement.outcome}, decided {_ago(placement)} by {by}")
     yield cell(placement.why)
+    if response.removed_of:
+        yield cell(f"a scale-down removes it as {response.removed_as} of {response.removed_of}")
     for score in response.scores:
         ages = [
             f"{_AGES[kind]} {human.age(age_s)}"
@@ -114,6 +115,8 @@ def explanation_tables(
         ]
         if score.node == placement.node and ages:
             yield cell(f"measured on {score.node}, age at the decision: {', '.join(ages)}")
+        if score.node == placement.node and score.recently_placed:
+            yield cell(_recent(score))
         if score.node == placement.node and score.HasField("pull"):
             yield cell(_pull(score))
     if response.scores:
@@ -125,7 +128,7 @@ def explanation_tables(
         yield FirstThatFits([(by_part, *left_out), (in_one_cell, *left_out)])
         if measured := sorted({name for score in few for name in score.measured}):
             yield Text()
-            yield FirstThatFits([(_measured(few, measured),), (_measured_list(few),)])
+            yield _measured(few, measured)
     if response.rejected:
         yield Text()
         yield from _rejected(response, wide=wide)
@@ -167,6 +170,18 @@ def _ago(placement: pb.Placement) -> str:
     return f"{times}{human.age(placement.age_s)} ago{when}"
 
 
+def _recent(score: pb.NodeScore) -> str:
+    """assumed on n1: what 3 pods use, which its last report did not contain; nothing tells packets
+    and disk of 2."""
+    number = score.recently_placed
+    pods = "1 pod uses" if number == 1 else f"{number} pods use"
+    unknown = f"; nothing tells packets and disk of {score.rates_unknown}"
+    return (
+        f"assumed on {score.node}: what {pods}, which its last report did not contain"
+        f"{unknown if score.rates_unknown else ''}"
+    )
+
+
 def _pull(score: pb.NodeScore) -> str:
     """images on n1: 40 MB to pull, 60 MB are there, 5 MB are before it; 4.2 s expected."""
     missing, shared, queue, expected_s = (
@@ -181,10 +196,10 @@ def _pull(score: pb.NodeScore) -> str:
 
 def _score_table(
     response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore], *, wide: bool
-) -> RenderableType:
+) -> Table:
     """The scores with a column for each part."""
     parts = sorted({part for score in response.scores for part in score.parts})
-    headers = [part.replace("_per_s", "/s").replace("_", "\n") for part in parts]
+    headers = _headers(parts)
     pulls = wide and any(score.HasField("pull") for score in scores)
     headers += [f"{shown}\nage" for shown in _AGES.values() if wide]
     headers += [f"pull\n{name}" for name in _PULL if pulls]
@@ -201,41 +216,47 @@ def _score_table(
     return table(("", "NODE", total, *headers), rows, numbers=(total, *headers), keys=2)
 
 
-def _score_list(response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore]) -> RenderableType:
+def _score_list(response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore]) -> Table:
     """The scores with all parts in one cell that may fold, for narrow terminals."""
-    columns = ("", "NODE", "TOTAL", "PARTS")
     rows = (
         (
             "*" if score.node == response.placement.node else "",
-            score.node,
-            human.number(optional(score, "total")),
-            ", ".join(f"{name} {human.number(x)}" for name, x in sorted(score.parts.items())),
+            *(score.node, human.number(optional(score, "total")), _in_one_cell(score.parts)),
         )
         for score in scores
     )
-    return table(columns, rows, numbers=("TOTAL",), keys=2)
+    return table(("", "NODE", "TOTAL", "PARTS"), rows, numbers=("TOTAL",), keys=2)
 
 
-def _measured(scores: Sequence[pb.NodeScore], names: Sequence[str]) -> RenderableType:
-    """What was measured on each node at the decision, a column for each value."""
-    headers = [name.replace("_per_s", "/s").replace("_", "\n") for name in names]
-    rows = (
-        (score.node, *(human.number(score.measured.get(name)) for name in names))
+def _measured(scores: Sequence[pb.NodeScore], names: Sequence[str]) -> FirstThatFits:
+    """What was measured on each node at the decision, and what was assumed beside it, as in 12.5 +
+    2.5: a column for each value, or all in a cell."""
+    headers = _headers(names)
+    by_name = ((score.node, *(_with_assumed(score, name) for name in names)) for score in scores)
+    in_one = (
+        (score.node, ", ".join(f"{name} {_with_assumed(score, name)}" for name in names))
         for score in scores
     )
-    return table(("MEASURED", *headers), rows, numbers=headers)
-
-
-def _measured_list(scores: Sequence[pb.NodeScore]) -> RenderableType:
-    """The same in one cell that may fold, for narrow terminals."""
-    rows = (
+    return FirstThatFits(
         (
-            score.node,
-            ", ".join(f"{name} {human.number(x)}" for name, x in sorted(score.measured.items())),
+            (table(("MEASURED", *headers), by_name, numbers=headers),),
+            (table(("MEASURED", "VALUES"), in_one),),
         )
-        for score in scores
     )
-    return table(("MEASURED", "VALUES"), rows)
+
+
+def _with_assumed(score: pb.NodeScore, name: str) -> str:
+    more = score.assumed.get(name, 0.0)
+    sign = "" if not more else f" {'-' if more < 0 else '+'} {human.number(abs(more))}"
+    return human.number(score.measured.get(name)) + sign
+
+
+def _headers(names: Iterable[str]) -> list[str]:
+    return [name.replace("_per_s", "/s").replace("_", "\n") for name in names]
+
+
+def _in_one_cell(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {human.number(value)}" for name, value in sorted(values.items()))
 
 
 def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[RenderableType]:
@@ -248,20 +269,15 @@ def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[Render
         yield cell(f"of {response.rejected_nodes} nodes rejected, by filter: {by_filter}", DIM)
 
 
-def _earlier(placements: Iterable[pb.Placement]) -> RenderableType:
+def _earlier(placements: Iterable[pb.Placement]) -> Table:
     rows = (
         (
-            placement.outcome
-            if placement.times <= 1
-            else f"{placement.outcome}, {placement.times} times",
-            placement.node or _NOWHERE,
-            human.age(placement.age_s),
-            placement.why,
+            each.outcome if each.times <= 1 else f"{each.outcome}, {each.times} times",
+            *(each.node or _NOWHERE, human.age(each.age_s), each.why),
         )
-        for placement in placements
+        for each in placements
     )
-    columns = ("EARLIER", "NODE", "AGE", "WHY")
-    return table(columns, rows, numbers=("AGE",))
+    return table(("EARLIER", "NODE", "AGE", "WHY"), rows, numbers=("AGE",))
 
 
 def _left_out(items: Sequence[object], count: int, *, wide: bool) -> Iterator[RenderableType]:

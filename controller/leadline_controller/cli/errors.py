@@ -9,6 +9,10 @@ class Failed(click.ClickException):
     exit_code = 1
 
 
+class NotFound(Failed):
+    """The controller knows no node or pod of this name."""
+
+
 class BadInput(click.ClickException):
     """An argument or a file cannot be used."""
 

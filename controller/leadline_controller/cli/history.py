@@ -27,7 +27,6 @@ def document(history: pb.GetHistoryResponse) -> dict[str, Any]:
                 "mean": _known(series.mean),
                 "min": _known(series.min),
                 "max": _known(series.max),
-                "forecast": _forecast(series),
             }
             for series in history.series
         ],
@@ -38,19 +37,6 @@ def _known(values: Iterable[float]) -> list[float | None]:
     return [None if math.isnan(value) else float(f"{value:.6g}") for value in values]
 
 
-def _forecast(series: pb.Series) -> dict[str, float] | None:
-    if not series.HasField("forecast"):
-        return None
-    made = series.forecast
-    return {
-        name: float(f"{value:.4g}")
-        for name, value in (
-            *(("value", made.value), ("error", made.error)),
-            ("mae_ratio", made.mae_ratio),
-        )
-    }
-
-
 def _merged(values: Sequence[float], count: int) -> list[float]:
     """The means of so many values after each other; NaN where none is known."""
     parts = (values[at : at + count] for at in range(0, len(values), count))
@@ -59,8 +45,8 @@ def _merged(values: Sequence[float], count: int) -> list[float]:
 
 
 class Charts:
-    """A line for each series: its means as a chart, the extremes of the whole time, and the
-    forecast. On a narrow console a sign of the charts stands for several steps."""
+    """A line for each series: its means as a chart, and the extremes of the whole time. On a narrow
+    console a sign of the charts stands for several steps."""
 
     def __init__(self, history: pb.GetHistoryResponse) -> None:
         self._history = history
@@ -70,7 +56,7 @@ class Charts:
         history = self._history
         steps = max((len(series.mean) for series in history.series), default=0)
         span_s = steps * history.step_s
-        columns = (f"LAST {human.age(span_s)}", "", "MIN", "MEAN", "MAX", "NEXT 15m")
+        columns = (f"LAST {human.age(span_s)}", "", "MIN", "MEAN", "MAX")
         yield FirstThatFits(
             (
                 table(columns, self._rows(steps_a_sign, plain), numbers=columns[2:]),
@@ -90,8 +76,4 @@ class Charts:
             numbers = (least, sum(means) / len(means), most)
             name = f"{series.name} {series.peer}".strip()
             chart = human.chart(_merged(series.mean, steps_a_sign), plain=plain)
-            expected = human.UNKNOWN
-            if series.HasField("forecast"):
-                made = series.forecast
-                expected = f"{human.number(made.value)} ±{human.number(made.error, 2)}"
-            yield (name, cell(chart, folds=False), *map(human.number, numbers), expected)
+            yield (name, cell(chart, folds=False), *map(human.number, numbers))

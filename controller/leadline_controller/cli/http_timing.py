@@ -30,12 +30,11 @@ class TimingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """ms, deviation_ms: median and standard deviation of the work. rtt_ms: of the connects, the
-    shortest."""
+    """How long a service takes."""
 
-    ms: float
-    deviation_ms: float
-    rtt_ms: float
+    ms: float  # median of the work
+    deviation_ms: float  # its standard deviation
+    rtt_ms: float  # the shortest connect
 
 
 def timed(host: str, port: int, path: str, requests: int, timeout_s: float) -> Timing:

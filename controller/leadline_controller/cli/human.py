@@ -47,22 +47,22 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def amount(value: float | None) -> str:
     """A number with an SI prefix: 999, 5k, 12.3k, 1.2M."""
-    if value is None:
-        return UNKNOWN
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{number(value / size)}{prefix}"
-    return f"{value:.0f}" if value >= 1 else number(value)
+    if value is not None and 1 <= value < 1000:
+        return f"{value:.0f}"
+    return _prefixed(value, 1000, ("k", "M", "G", "T"))
 
 
 def size(value_bytes: float | None) -> str:
     """Bytes as Kubernetes writes memory: 512Mi, 3.7Gi."""
-    if value_bytes is None:
+    return _prefixed(value_bytes, 1024, ("Ki", "Mi", "Gi", "Ti"))
+
+
+def _prefixed(value: float | None, step: int, prefixes: Sequence[str]) -> str:
+    """With the largest prefix that leaves at least 1."""
+    if value is None:
         return UNKNOWN
-    for prefix, unit in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
-        if value_bytes >= unit:
-            return f"{number(value_bytes / unit)}{prefix}"
-    return number(value_bytes)
+    power = next((n for n in range(len(prefixes), 0, -1) if value >= step**n), 0)
+    return f"{number(value / step**power)}{('', *prefixes)[power]}"
 
 
 def cores(milli: int) -> str:

@@ -1,75 +1,129 @@
 """Nodes as plain data for JSON and YAML, and as tables: one line each, or everything about one."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import status_pb2
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from leadline_controller.cli import human
-from leadline_controller.cli.client import optional
+from leadline_controller.cli.client import optional, plain
 from leadline_controller.cli.history import Charts
 from leadline_controller.cli.links import links_of
+from leadline_controller.cli.listing import Listed
 from leadline_controller.cli.output import DIM, FirstThatFits, Table, cell, table
+from leadline_controller.inspect.problems import KINDS, of_boards
 
 _COLUMNS = (
     *("NAME", "AGENT", "CPU\n%", "MEM\n%", "TEMP\n°C", "PKT/S\ntx/rx", "DISK\nB/s"),
     *("BANDWIDTH\nMbit/s", "AGE", "PODS"),
 )
 _NUMBERS = frozenset((*_COLUMNS[2:], "LOST"))
-_WIDE = ("TIER", "CPU\nrequested", "MEMORY\nrequested", "LOST", "VERSION", "ADDRESS", "MODEL")
+_WIDE = (
+    "TIER",
+    "PREDICTED\nms",
+    "CPU\nrequested",
+    "MEMORY\nrequested",
+    "LOST",
+    "VERSION",
+    "ADDRESS",
+    "MODEL",
+)
 _NOTES = "NOTES"
+_FACTS = (
+    "name in_cluster schedulable ready tier? agent agent_version? hardware_model? architecture? "
+    "kernel? cores? memory_bytes? address? report_interval_s? report_age_s"
+)
+_OF_THE_CLUSTER = ("schedulable", "ready", "allocatable", "requested")
+_NOT_TESTED = {
+    "counters": "which it carried",
+    "pulls": "at which it pulled an image",
+    "interface": "the speed of its interface",
+}
 _AGENT_STYLE = {"online": "green", "offline": "red", "silent": "yellow", "unknown": DIM}
+
+# Column -> path in the document of a node.
+SORTED_BY = {
+    **{"name": "name", "agent": "agent", "cpu": "metrics.cpu_percent.value"},
+    **{"mem": "metrics.memory_percent.value", "temp": "metrics.cpu_celsius.value"},
+    **{"pkt/s": "metrics.packets_sent_per_s.value", "disk": "metrics.disk_bytes_per_s.value"},
+    **{"bandwidth": "metrics.bandwidth_mbps.value", "age": "report_age_s", "pods": "pods"},
+    **{"tier": "tier", "lost": "lost_messages", "version": "agent_version"},
+    **{"address": "address", "model": "hardware_model"},
+}
+
+
+def listed(statuses: Sequence[pb.NodeStatus]) -> Listed[pb.NodeStatus]:
+    """The nodes as a listing."""
+    return Listed(
+        "node",
+        statuses,
+        key=lambda status: status.name,
+        document=document,
+        whole=lambda documents: {"nodes": documents},
+        tables=lambda nodes, wide: [NodesTable(nodes, wide=wide)],
+    )
+
+
+def listed_problems(
+    statuses: Sequence[pb.NodeStatus], told: status_pb2.GetStatusResponse
+) -> Listed[pb.NodeStatus]:
+    """The nodes that are ill as a listing, each with what is wrong. told: what `leadline doctor`
+    knows."""
+    problems: dict[str, list[str]] = {
+        status.name: ["not ready"] for status in statuses if status.in_cluster and not status.ready
+    }
+    for board, kind, what in of_boards(told):
+        if KINDS[kind].severity != "note":
+            problems.setdefault(board, []).append(what)
+
+    def tables(nodes: Sequence[pb.NodeStatus], wide: bool) -> Iterator[RenderableType]:
+        if not nodes:
+            yield Text(f"no board is ill, of {len(statuses)}")
+        elif wide:
+            yield NodesTable(nodes, wide=True)
+        else:
+            rows = (
+                (
+                    status.name,
+                    human.age(optional(status, "report_age_s")),
+                    status.pods,
+                    cell(", ".join(problems[status.name]), "yellow"),
+                )
+                for status in nodes
+            )
+            yield table(("NAME", "AGE", "PODS", "PROBLEMS"), rows, numbers=("AGE", "PODS"))
+
+    return replace(
+        listed([status for status in statuses if status.name in problems]),
+        document=lambda status: document(status) | {"problems": problems[status.name]},
+        tables=tables,
+    )
 
 
 def document(status: pb.NodeStatus) -> dict[str, Any]:
     """One node; its metrics by name, each with its age in seconds. Unknown is None."""
-    in_cluster = status.in_cluster
     return {
-        "name": status.name,
-        "in_cluster": in_cluster,
-        "schedulable": status.schedulable if in_cluster else None,
-        "ready": status.ready if in_cluster else None,
-        "tier": status.tier or None,
-        "agent": status.agent,
-        "agent_version": status.agent_version or None,
-        "hardware_model": status.hardware_model or None,
-        "architecture": status.architecture or None,
-        "kernel": status.kernel or None,
-        "cores": status.cores or None,
-        "memory_bytes": status.memory_bytes or None,
-        "address": status.address or None,
-        "report_interval_s": status.report_interval_s or None,
-        "report_age_s": optional(status, "report_age_s"),
-        "metrics": {
-            metric.name: {
-                "value": metric.value,
-                "age_s": metric.age_s,
-                "confidence": round(metric.confidence, 3),
-            }
-            | ({"lower_bound": True} if metric.lower_bound else {})
-            | ({"suspect": True} if metric.suspect else {})
-            | ({"host_limited": True} if metric.host_limited else {})
-            | ({"source": metric.source} if metric.source else {})
-            for metric in status.metrics
-        },
-        "lost_messages": status.lost_messages,
-        "pods": status.pods,
-        "allocatable": _resources(status.allocatable) if in_cluster else None,
-        "requested": _resources(status.requested) if in_cluster else None,
-        "contradicting": list(status.contradicting),
-        "failed": dict(status.failed),
-        "notes": list(status.notes),
+        **plain(status, _FACTS),
+        "metrics": {metric.name: _metric(metric) for metric in status.metrics},
+        **plain(status, "lost_messages pods"),
+        "allocatable": plain(status.allocatable),
+        "requested": plain(status.requested),
+        **plain(status, "contradicting failed predicted_ms notes"),
+        **({} if status.in_cluster else dict.fromkeys(_OF_THE_CLUSTER)),
     }
 
 
-def _resources(resources: pb.Resources) -> dict[str, int]:
-    return {
-        "cpu_milli": resources.cpu_milli,
-        "memory_bytes": resources.memory_bytes,
-        "pods": resources.pods,
+def _metric(metric: pb.Measurement) -> dict[str, Any]:
+    said = {"value": metric.value, "age_s": metric.age_s, "confidence": round(metric.confidence, 3)}
+    return said | {
+        name: value
+        for name in ("lower_bound", "suspect", "host_limited", "source", "in_words")
+        if (value := getattr(metric, name))
     }
 
 
@@ -140,10 +194,17 @@ def _share(percent: float | None, *, bars: bool) -> Text:
 
 def _wide(status: pb.NodeStatus) -> Iterator[object]:
     yield status.tier or human.UNKNOWN
+    yield _predicted(status, "\n")
     yield from _requested(status)
     yield status.lost_messages
     for text in (status.agent_version, status.address, status.hardware_model):
         yield text or human.UNKNOWN
+
+
+def _predicted(status: pb.NodeStatus, between: str, unit: str = "") -> str:
+    """Each service with the prediction for its next replica."""
+    known = sorted(status.predicted_ms.items())
+    return between.join(f"{name} {human.number(ms)}{unit}" for name, ms in known) or human.UNKNOWN
 
 
 def _requested(status: pb.NodeStatus) -> tuple[str, str]:
@@ -208,6 +269,7 @@ def _facts(status: pb.NodeStatus) -> Table:
         "users' traffic": _mbps(status, "used_mbps"),
         "bandwidth": _certainty(status),
         "tier": status.tier or human.UNKNOWN,
+        "predicted response": _predicted(status, ", ", " ms"),
         "CPU requested": cpu,
         "memory requested": memory,
         "pods": f"{status.pods} of {status.allocatable.pods}"
@@ -228,18 +290,9 @@ def _certainty(status: pb.NodeStatus) -> str:
     """The bandwidth, and how well it is known."""
     for metric in status.metrics:
         if metric.name == "bandwidth_mbps":
-            how = "a lower bound" if metric.lower_bound else "exact"
-            if metric.suspect:
-                how = "suspect: the last tests disagree"
-            elif metric.source == "counters":
-                how = "which it carried; not tested"
-            elif metric.source == "pulls":
-                how = "at which it pulled an image; not tested"
-            elif metric.source == "interface":
-                how = "the speed of its interface; not tested"
-            if metric.host_limited:
-                how += "; host-limited"
-            return f"{_bandwidth(status)} Mbit/s, {how}"
+            if how := _NOT_TESTED.get(metric.source):
+                return f"{_bandwidth(status)} Mbit/s, {how}; not tested"
+            return metric.in_words or f"{_bandwidth(status)} Mbit/s"
     return human.UNKNOWN
 
 

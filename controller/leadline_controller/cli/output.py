@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:  # rich takes long to import, and JSON needs none of it
     from rich.text import Text
 
 Item = TypeVar("Item")
-Format = Literal["table", "wide", "json", "yaml"]
+Format = str  # one of FORMATS; JSONPATH is followed by a template
+FORMATS = ("table", "wide", "json", "yaml")
+JSONPATH = "jsonpath="
 UNKNOWN = "unknown"
 DIM = "dim"
 _BAR_AFTER_S = 1.0
@@ -25,41 +28,84 @@ _GAP = 2  # columns between those of a table
 _NARROWEST = 4
 _BREAK = "\n"
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="Format; wide is a table that shows more.",
-)
+_headers = ContextVar("headers", default=True)  # whether tables have a line with the columns' names
+
+
+class _Formats(click.Choice[str]):
+    """The formats of a command."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Format:
+        """One of them, or one with its template."""
+        text = str(value).removeprefix("=")  # of -o=json
+        if not text.startswith(JSONPATH):
+            return super().convert(text, param, ctx)
+        try:
+            _template(text)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return text
+
+
+def output_options(*more: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add -o to a command, which gets it as `output`. more: formats that it has beside the usual
+    ones."""
+    return click.option(
+        "-o",
+        "--output",
+        type=_Formats((*FORMATS, *more, JSONPATH)),
+        default="table",
+        show_default=True,
+        help="Format; wide is a table that shows more, jsonpath= has a template as kubectl's.",
+    )
+
+
+output_option = output_options()
+
+
+def _template(output: Format) -> Any:
+    from leadline_controller.cli.jsonpath import Template
+
+    return Template(output.removeprefix(JSONPATH))
 
 
 def emit(
     output: Format,
     data: Callable[[], object],
     tables: Callable[[bool], Iterable["RenderableType"]],
+    *,
+    headers: bool = True,
 ) -> None:
     """Print in this format. Only the needed one of `data` and `tables` is called; the argument of
-    `tables` is whether the format is wide."""
-    if output == "json":
+    `tables` is whether the format is wide. headers: whether tables have a line of them."""
+    if output.startswith(JSONPATH):
+        text = _template(output).filled(data())
+        click.echo(text, nl=not text.endswith("\n"))
+    elif output == "json":
         click.echo(_json(data()))
     elif output == "yaml":
         import yaml
 
         click.echo(yaml.safe_dump(data(), sort_keys=False, allow_unicode=True), nl=False)
     else:
+        before = _headers.set(headers)
         show(*tables(output == "wide"))
+        _headers.reset(before)
 
 
 def stream(
-    output: Literal["json", "yaml"],
+    output: Format,
     head: Mapping[str, Any],
     name: str,
     items: Iterable[object],
     tail: Mapping[str, Any],
 ) -> None:
-    """Print {**head, name: [*items], **tail} as `emit` would, with one item at a time in memory."""
+    """Print {**head, name: [*items], **tail} as `emit` would. JSON and YAML with one item at a time
+    in memory."""
+    if output.startswith(JSONPATH):
+        emit(output, lambda: {**head, name: list(items), **tail}, lambda _: ())
+        return
     write = partial(click.echo, nl=False)
     separator = "\n"
     if output == "json":
@@ -146,7 +192,7 @@ class Table:
                 padding=(0, _GAP, 0, 0),
                 pad_edge=False,
                 header_style="bold",
-                show_header=any(each.plain for each in self._headers),
+                show_header=_headers.get() and any(each.plain for each in self._headers),
             )
             for column, width in zip(group, self._widths(group, options.max_width), strict=True):
                 made.add_column(

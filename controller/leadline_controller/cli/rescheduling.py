@@ -8,55 +8,28 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from leadline_controller.cli import human
-from leadline_controller.cli.client import optional
+from leadline_controller.cli.client import optional, plain
 from leadline_controller.cli.output import DIM, cell, table
 
 
 def plan_document(answer: pb.GetPlanResponse) -> dict[str, Any]:
     """A plan: its moves, the pods that stay, and the state."""
-    return {
-        "id": answer.id,
-        "strategy": answer.strategy,
-        "better": answer.better,
-        "moves": [_move(each) for each in answer.moves],
-        "stays": [{"pod": x.pod, "node": x.node, "why": x.why} for x in answer.stays],
-        "state": state_document(answer.state),
-    }
+    shown = plain(answer, "id strategy better moves stays")
+    return shown | {"state": state_document(answer.state)}
 
 
 def state_document(state: pb.ReschedulingState) -> dict[str, Any]:
     """Whether pods are moved, and how the last plan went."""
+    pause = {"reason": state.pause_reason, "left_s": optional(state, "pause_left_s")}
     return {
-        "mode": state.mode,
-        "paused": state.paused,
-        "pause": {
-            "reason": state.pause_reason,
-            "left_s": optional(state, "pause_left_s"),
-        }
-        if state.paused
-        else None,
-        "leader": state.leader,
-        "running": state.running or None,
-        "last": state.last or None,
+        **plain(state, "mode paused"),
+        "pause": pause if state.paused else None,
+        **plain(state, "leader running? last?"),
         "outcomes": [
-            {**_move(each.move), "ending": each.ending, "ending_why": each.why}
+            plain(each.move) | {"ending": each.ending, "ending_why": each.why}
             for each in state.outcomes
         ],
-        "moves_in_hour": state.moves_in_hour,
-        "moves_per_hour": state.moves_per_hour,
-    }
-
-
-def _move(move: pb.PlannedMove) -> dict[str, Any]:
-    return {
-        "pod": move.pod,
-        "source": move.source,
-        "target": move.target,
-        "score": optional(move, "score"),
-        "better_score": optional(move, "better_score"),
-        "gain": optional(move, "gain"),
-        "disruption": move.disruption,
-        "why": move.why,
+        **plain(state, "moves_in_hour moves_per_hour"),
     }
 
 

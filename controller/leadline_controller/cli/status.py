@@ -4,16 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
-from google.protobuf.message import Message
 from leadline_wire.v1 import status_pb2 as pb
 from leadline_wire.v1.status_pb2_grpc import DiagnosisStub
 from rich.console import RenderableType
 from rich.text import Text
 
-from leadline_controller.api.problems import CHECKS, bad_parts
 from leadline_controller.cli import human
-from leadline_controller.cli.client import Endpoint, ask, optional
+from leadline_controller.cli.client import Endpoint, ask, optional, plain
 from leadline_controller.cli.output import DIM, Format, cell, clean, emit, table
+from leadline_controller.inspect.problems import CHECKS, bad_parts
 
 _STYLE = {"error": "red", "warning": "yellow", "note": DIM}
 _BAD = frozenset(("error", "warning"))
@@ -48,23 +47,7 @@ def print_and_exit_code(
 
 def document(status: pb.GetStatusResponse) -> dict[str, Any]:
     """Everything; what is unknown is None. Ages are in seconds."""
-    return {"healthy": is_healthy(status)} | _plain(status)
-
-
-def _plain(message: Message) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        value: Any = getattr(message, field.name)
-        if field.has_presence:
-            value = optional(message, field.name)
-            made[field.name] = _plain(value) if isinstance(value, Message) else value
-        elif isinstance(value, int | float | str):
-            made[field.name] = value
-        elif hasattr(value, "items"):
-            made[field.name] = dict(value)
-        else:
-            made[field.name] = [_plain(x) if isinstance(x, Message) else x for x in value]
-    return made
+    return {"healthy": is_healthy(status)} | plain(status)
 
 
 def overview(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[RenderableType]:
@@ -147,6 +130,8 @@ def _parts(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[tuple[str, s
     yield "database", _database(status.database)
     if status.HasField("rescheduling"):
         yield "rescheduling", _rescheduling(status.rescheduling)
+    if status.HasField("notifications"):
+        yield "notifications", _notifications(status.notifications)
     if status.certificates:
         yield "certificates", _certificates(status.certificates, wide=wide)
 
@@ -237,6 +222,14 @@ def _rescheduling(moves: pb.MovesCondition) -> str:
     if moves.running:
         said += f", plan {moves.running} is being carried out"
     return f"{said}, {moves.moves_in_hour} moves in the last hour"
+
+
+def _notifications(told: pb.NotificationCondition) -> str:
+    age = human.age(optional(told, "age_s"))
+    if told.error:
+        return f"{told.receiver}: the last one has not arrived for {age} ({told.error})"
+    sent = f"the last one arrived {age} ago" if told.HasField("age_s") else "none sent yet"
+    return f"{told.receiver}: {sent}"
 
 
 def _certificates(certificates: Sequence[pb.CertificateCondition], *, wide: bool) -> str:

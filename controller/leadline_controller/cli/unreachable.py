@@ -7,10 +7,11 @@ version. So after a failure the connection is made once more, step by step.
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from leadline_controller.api.certificates import CertificateFile
-from leadline_controller.api.settings import UNIX_PREFIX, TlsFiles
+from leadline_controller.serve.certificates import CertificateFile
+from leadline_controller.serve.settings import UNIX_PREFIX, TlsFiles
 
 STEP_S = 3.0
 SEE = "`systemctl status leadline-controller` and `journalctl -u leadline-controller`"
@@ -57,59 +58,49 @@ def is_open(address: str, step_s: float = STEP_S) -> bool:
 
 
 def _connected(address: str, step_s: float) -> socket.socket:
-    if address.startswith(UNIX_PREFIX):
-        return _connected_unix(address.removeprefix(UNIX_PREFIX), step_s)
-    host, _, port = address.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        why = f"the name {host} is not resolved ({getattr(error, 'strerror', None) or error})"
-        raise NotReachedError(why, "check --address, and the name server of this machine") from None
-    for at, (family, kind, protocol, _, where) in enumerate(found):
+    places = _places(address)
+    for at, (family, kind, protocol, _, where) in enumerate(places, start=1):
         made = socket.socket(family, kind, protocol)
         made.settimeout(step_s)
         try:
             made.connect(where)
         except OSError as error:
             made.close()
-            if at == len(found) - 1:
-                raise _why_not_connected(error) from None
+            if at == len(places):
+                raise _why_not_connected(error, is_file=family == socket.AF_UNIX) from None
         else:
             return made
-    raise NotReachedError(f"the name {host} has no address", "check --address")
+    raise NotReachedError("the name has no address", "check --address")
 
 
-def _connected_unix(path: str, step_s: float) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(step_s)
+def _places(address: str) -> Sequence[tuple[Any, ...]]:
+    """As of getaddrinfo."""
+    if address.startswith(UNIX_PREFIX):
+        path = address.removeprefix(UNIX_PREFIX)
+        return ((socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path),)
+    host, _, port = address.rpartition(":")
     try:
-        made.connect(path)
-    except FileNotFoundError:
-        made.close()
-        raise NotReachedError("there is no such socket", f"check --address, and {_LOOK}") from None
-    except PermissionError:
-        made.close()
-        raise NotReachedError(
-            "you may not open this socket", "use sudo, or ask for the right"
-        ) from None
-    except OSError as error:
-        made.close()
-        raise _why_not_connected(error) from None
-    return made
+        return socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = f"the name {host} is not resolved ({getattr(error, 'strerror', None) or error})"
+        raise NotReachedError(why, "check --address, and the name server of this machine") from None
 
 
-def _why_not_connected(error: OSError) -> NotReachedError:
-    if isinstance(error, ConnectionRefusedError):
-        return NotReachedError(
-            "connection refused, so no controller listens there",
-            f"{_LOOK}, start one with `leadline-controller run`, or name another with --address",
+def _why_not_connected(error: OSError, *, is_file: bool) -> NotReachedError:
+    why, remedy = f"{error.strerror or error}", "check --address and the network"
+    if isinstance(error, FileNotFoundError):
+        why, remedy = "there is no such socket", f"check --address, and {_LOOK}"
+    elif isinstance(error, PermissionError) and is_file:
+        why, remedy = "you may not open this socket", "use sudo, or ask for the right"
+    elif isinstance(error, ConnectionRefusedError):
+        why = "connection refused, so no controller listens there"
+        remedy = (
+            f"{_LOOK}, start one with `leadline-controller run`, or name another with --address"
         )
-    if isinstance(error, TimeoutError):
-        return NotReachedError(
-            "timed out: nothing answers",
-            "check --address, whether the machine is on, and its firewall",
-        )
-    return NotReachedError(f"{error.strerror or error}", "check --address and the network")
+    elif isinstance(error, TimeoutError):
+        why = "timed out: nothing answers"
+        remedy = "check --address, whether the machine is on, and its firewall"
+    return NotReachedError(why, remedy)
 
 
 def _secured(plain: socket.socket, address: str, tls: TlsFiles) -> ssl.SSLSocket:
@@ -136,24 +127,17 @@ def _secured(plain: socket.socket, address: str, tls: TlsFiles) -> ssl.SSLSocket
 
 
 def _why_not_trusted(error: ssl.SSLCertVerificationError, host: str) -> NotReachedError:
+    why = f"its certificate is not signed by the authority in --ca ({error.verify_message})"
+    remedy = "give the authority of the controller's certificate"
     if error.verify_code == _EXPIRED:
-        return NotReachedError(
-            "its certificate has expired",
-            f"renew it, check the clock of this machine, and {_LOOK}",
-        )
-    if error.verify_code == _NOT_YET:
-        return NotReachedError(
-            "its certificate is not valid yet", "check the clocks of both machines"
-        )
-    if error.verify_code in _OTHER_NAME:
-        return NotReachedError(
-            f"its certificate is for another name than {host}",
-            "use the name that is in it in --address, or give the controller another one",
-        )
-    return NotReachedError(
-        f"its certificate is not signed by the authority in --ca ({error.verify_message})",
-        "give the authority of the controller's certificate",
-    )
+        why = "its certificate has expired"
+        remedy = f"renew it, check the clock of this machine, and {_LOOK}"
+    elif error.verify_code == _NOT_YET:
+        why, remedy = "its certificate is not valid yet", "check the clocks of both machines"
+    elif error.verify_code in _OTHER_NAME:
+        why = f"its certificate is for another name than {host}"
+        remedy = "use the name that is in it in --address, or give the controller another one"
+    return NotReachedError(why, remedy)
 
 
 def _why_not_secure(error: OSError) -> NotReachedError:

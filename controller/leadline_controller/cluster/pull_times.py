@@ -17,12 +17,11 @@ _CHANGED = 1.5
 
 
 class PullSpeed(NamedTuple):
-    """How fast a node's pulls are. mbps: unpacking included. overhead_s: what each takes besides.
-    pulls: of how many this is known."""
+    """How fast a node's pulls are."""
 
-    mbps: float
-    overhead_s: float
-    pulls: int
+    mbps: float  # unpacking included
+    overhead_s: float  # what each takes besides
+    pulls: int  # of how many this is known
 
     def seconds(self, size_mb: float) -> float:
         """How long a pull of so many MB should take, s."""

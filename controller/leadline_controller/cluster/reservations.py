@@ -13,13 +13,12 @@ from leadline_controller.framework.view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room for one pod on a node. pod: the moved pod, or the pending pod itself if `source` is
-    None. source: the node that the moved pod leaves. why: one sentence about the move."""
+    """Room for one pod on a node."""
 
-    pod: Pod
+    pod: Pod  # the moved pod, or the pending pod itself if `source` is None
     node: str
-    source: str | None
-    why: str = ""
+    source: str | None  # the node that the moved pod leaves
+    why: str = ""  # one sentence about the move
 
     def is_for(self, pod: Pod) -> bool:
         """Whether the room is for this pending pod. The pods of a ReplicaSet are alike, so any of
@@ -46,12 +45,12 @@ class Reservations:
         self._open[reservation.pod.uid] = reservation
 
     def remove(self, uid: str) -> None:
-        """Release the room kept for the pod with this uid; no error if there is none."""
+        """Free the room kept for the pod with this uid; no error if there is none."""
         self._open.pop(uid, None)
         self._taken.pop(uid, None)
 
     def remove_own(self, uid: str) -> bool:
-        """Release the room kept for a pending pod, which is placed now, or gone. Returns whether
+        """Free the room kept for a pending pod, which is placed now, or gone. Returns whether
         there was any."""
         if (own := self._open.get(uid)) is None or own.source is not None:
             return False
@@ -59,13 +58,22 @@ class Reservations:
         return True
 
     def keep_own(self, uids: Container[str]) -> None:
-        """Release the room kept for pending pods other than these."""
+        """Free the room kept for pending pods other than these."""
         for uid in [uid for uid in self._open if uid not in uids]:
             self.remove_own(uid)
 
     def taken_by(self, uid: str) -> str | None:
         """The uid of the pod that was placed in the room kept for `uid`."""
         return self._taken.get(uid)
+
+    def is_moving(self, uid: str) -> bool:
+        """Whether room is kept for what replaces the pod with this uid."""
+        return (found := self._open.get(uid)) is not None and found.source is not None
+
+    def replaced_by(self, uid: str) -> Pod | None:
+        """The moved pod, as it was before, in whose room the pod with this uid was placed."""
+        moved = (moved for moved, taker in self._taken.items() if taker == uid)
+        return next((self._open[each].pod for each in moved if self.is_moving(each)), None)
 
     def of(self, pod: Pod) -> Reservation | None:
         """The room that this pending pod may take."""

@@ -5,37 +5,48 @@ of pods would pile up on one node. The API server stays the only truth: an assum
 the watch shows the pod or the binding fails.
 """
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from leadline_controller.cluster.images import ImageState
+from leadline_controller.cluster.cluster_objects import ObjectState
+from leadline_controller.cluster.node_images import ImageState
 from leadline_controller.cluster.nominations import Nominations
 from leadline_controller.cluster.occupancy import Occupancy, counts_alike
+from leadline_controller.cluster.recent_pods import RecentPods
 from leadline_controller.cluster.reservations import Reservation, Reservations
-from leadline_controller.cluster.resources import ResourceState
+from leadline_controller.cluster.service_profiles import ServiceProfiles
 from leadline_controller.framework import queueing_hints
+from leadline_controller.framework.cluster_objects import (
+    Claim,
+    DisruptionBudget,
+    NamespaceLabels,
+    Volume,
+    VolumePlan,
+)
 from leadline_controller.framework.model import PODS, Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     NodeChanged,
     NodeDeleted,
+    ObjectChanged,
+    ObjectDeleted,
     PodChanged,
     PodDeleted,
     Relisted,
-    ResourceChanged,
-    ResourceDeleted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.resources import (
-    Claim,
-    DisruptionBudget,
-    Volume,
-    VolumePlan,
+from leadline_controller.framework.view import (
+    METRICS,
+    AssumedLoad,
+    ClusterView,
+    Ints,
+    NodeTable,
+    beyond_requests,
 )
-from leadline_controller.framework.view import ClusterView, Ints, NodeTable, beyond_requests
 from leadline_controller.telemetry.state import TelemetryState
 
 # What frees when room is kept no longer.
@@ -43,21 +54,34 @@ _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.B
 
 
 class ClusterState:
-    """Nodes, pods, and the resources that pods use. Used by one thread. images: what the nodes have
-    of the pods' images."""
+    """Nodes, pods, and the objects that pods use. Used by one thread. images: what the nodes have
+    of the pods' images. recent: the pods that the boards' reports do not contain yet.
 
-    def __init__(self) -> None:
+    assumes_load: whether strategies see more than was measured, namely with what the recent pods
+    are expected to use. unix_offset_s: from the clock of the decisions to the wall clock, None
+    while that is not set.
+    """
+
+    def __init__(
+        self,
+        *,
+        assumes_load: bool = True,
+        unix_offset_s: Callable[[], float | None] = lambda: time.time() - time.monotonic(),
+    ) -> None:
         self.listed = False
         self.images = ImageState()
+        self.recent = RecentPods(unix_offset_s)
+        self._assumes_load = assumes_load
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
+        self._profiles = ServiceProfiles()
         self._assumed: dict[str, str] = {}
         # The pods placed in this run of decisions, each with its charge beyond its requests;
         # their number, and those charges by resource, on each node of the table.
         self._placed_by_uid: dict[str, tuple[str, Mapping[str, int]]] = {}
         self._placed_in_run = np.zeros(0, dtype=np.int64)
         self._charged_in_run: dict[str, Ints] = {}
-        self._resources = ResourceState()
+        self._objects = ObjectState()
         self._reservations = Reservations()
         self._nominations = Nominations()
         self._table = NodeTable(())
@@ -97,29 +121,46 @@ class ClusterState:
         """The pod with this uid, as last seen."""
         return self._pods.get(uid)
 
+    def use_profiles(self, profiles: ServiceProfiles) -> None:
+        """Give these profiles of services to the pods without one of their own, those of now and
+        those to come."""
+        self._profiles = profiles
+        self._pods = {uid: profiles.applied(pod) for uid, pod in self._pods.items()}
+
+    def profiled(self, pod: Pod) -> Pod:
+        """A pod that the watch has not shown, with its service's profile."""
+        return self._profiles.applied(pod)
+
     def claim(self, key: str) -> Claim | None:
         """The claim of this namespace/name, as last seen."""
-        return self._resources.claim(key)
+        return self._objects.claim(key)
 
     def volume(self, name: str) -> Volume | None:
         """The volume of this name, as last seen."""
-        return self._resources.volume(name)
+        return self._objects.volume(name)
+
+    def namespace(self, name: str) -> NamespaceLabels | None:
+        """The namespace of this name, as last seen."""
+        return self._objects.namespace(name)
 
     def budgets(self) -> list[DisruptionBudget] | None:
         """The disruption budgets as last seen; None if Leadline may not read them."""
-        return self._resources.budgets()
+        return self._objects.budgets()
 
-    def reserve(self, reservation: Reservation) -> None:
-        """Keep room for a pod, in every view for another pod, until `release`."""
+    def reserve(self, reservation: Reservation, taker: Pod | None = None) -> None:
+        """Keep room for a pod, in every view for another pod, until `unreserve`. taker: the pod
+        that was placed in it already."""
         self._reservations.put(reservation)
+        if taker is not None:
+            self._reservations.placed(taker)
 
-    def release(self, uid: str) -> ClusterEvent:
+    def unreserve(self, uid: str) -> ClusterEvent:
         """Keep the room for the pod with this uid no longer. Returns the events that may make
         other pods schedulable."""
         self._reservations.remove(uid)
         return _ROOM
 
-    def release_own(self, uid: str) -> ClusterEvent:
+    def unreserve_own(self, uid: str) -> ClusterEvent:
         """Keep no room for this pending pod any more: it is placed, or fits nowhere. Returns the
         events that may make other pods schedulable."""
         return _ROOM if self._reservations.remove_own(uid) else NO_EVENT
@@ -132,6 +173,14 @@ class ClusterState:
         """The pod that was placed in the room kept for the moved pod with this uid."""
         taken = self._reservations.taken_by(uid)
         return None if taken is None else self._pods.get(taken)
+
+    def is_moving(self, uid: str) -> bool:
+        """Whether room is kept for what replaces the pod with this uid."""
+        return self._reservations.is_moving(uid)
+
+    def replaced_by(self, uid: str) -> Pod | None:
+        """The moved pod, as it was before, in whose room the pod with this uid was placed."""
+        return self._reservations.replaced_by(uid)
 
     def nominate(self, uid: str, node: str | None) -> ClusterEvent:
         """Keep room on a node for a pending pod, from pods of at most its priority; None for no
@@ -168,17 +217,19 @@ class ClusterState:
     def apply(self, change: ClusterChange) -> ClusterEvent:
         """Apply one change. Returns the events that may make an unschedulable pod schedulable."""
         match change:
-            case Relisted(nodes, pods, resources):
+            case Relisted(nodes, pods, objects):
                 self.listed = True
                 self._nodes = {node.name: node for node in nodes}
                 self._relist_reservations(pods)
-                self._pods = {pod.uid: pod for pod in pods}
+                were_on = [(each, self._node_of(each)) for each in self._pods.values()]
+                self._pods = {pod.uid: self.profiled(pod) for pod in pods}
                 self.images.relisted(nodes)
                 self._drop_absent()
+                self._tell_recent_of_all(were_on)
                 self._stale = True
                 self._table = NodeTable(())  # so that `table` counts all pods again
                 self._occupancy = Occupancy(self._table, self._occupancy)
-                self._resources.replace_all(resources)
+                self._objects.replace_all(objects)
                 self._reservations.keep_own(self._pods)
                 self._nominations.observe_all(pods)
                 return ANY_EVENT
@@ -195,23 +246,23 @@ class ClusterState:
                 self.images.node_deleted(name)
                 return ClusterEvent.NODE_DELETED if known else NO_EVENT
             case PodChanged(pod):
-                return self._pod_changed(pod)
+                return self._pod_changed(self.profiled(pod))
             case PodDeleted(pod):
                 counted = self._counted(pod.uid)
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
-                self._resources.forget(pod.uid)
+                self._objects.forget(pod.uid)
                 had_room = self._nominations.of(pod.uid) is not None
                 self._nominations.forget(pod.uid)
                 had_room |= self._reservations.remove_own(pod.uid)
                 kept = _ROOM if had_room else NO_EVENT
                 return kept | (queueing_hints.pod_removed(counted) if counted else NO_EVENT)
-            case ResourceChanged(resource):
-                changed = self._resources.put(resource)
-                return queueing_hints.resource_changed(resource) if changed else NO_EVENT
-            case ResourceDeleted(resource):
-                known = self._resources.remove(resource)
-                return queueing_hints.resource_changed(resource) if known else NO_EVENT
+            case ObjectChanged(found):
+                changed = self._objects.put(found)
+                return queueing_hints.object_changed(found) if changed else NO_EVENT
+            case ObjectDeleted(found):
+                known = self._objects.remove(found)
+                return queueing_hints.object_changed(found) if known else NO_EVENT
 
     def assume(
         self,
@@ -228,11 +279,12 @@ class ClusterState:
         self._reservations.placed(known)
         self._count_out(known)
         self._assumed[pod.uid] = node
+        self.recent.put(known, node)
         self._count_in(known)
         self._leave_run(pod.uid)
         self._join_run(pod.uid, node, beyond_requests(pod, charge))
         if volumes is not None:
-            self._resources.assume(pod.uid, volumes)
+            self._objects.assume(pod.uid, volumes)
 
     def forget(self, pod: Pod) -> ClusterEvent:
         """End an assumption after a failed binding: the pod is where the watch shows it. Returns
@@ -240,7 +292,9 @@ class ClusterState:
         counted, known = self._counted(pod.uid), self._pods.get(pod.uid)
         if known is not None and known.node_name is None:
             self._count_out(known)
-            self._resources.forget(pod.uid)
+            self._objects.forget(pod.uid)
+            if (node := self._assumed.get(pod.uid)) is not None:
+                self.recent.end(known, node)
         self._assumed.pop(pod.uid, None)
         if known is None or known.node_name is None:
             self._reservations.withdrawn(pod.uid)
@@ -281,26 +335,37 @@ class ClusterState:
         if self._occupancy.is_bloated():
             self._recount()
         counted = self._occupancy
+        requested_mbps, recent = counted.bandwidth_requested_mbps(), self.recent
+        recent.look(table, telemetry, now_s, requested_mbps)
+        recently_placed, rates_unknown = recent.counts
+        assumed = AssumedLoad(recent.measured, recent.expected, rates_unknown)
         view = ClusterView(
             table=table,
             requested={name: column.copy() for name, column in counted.requested.items()},
-            metrics=telemetry.metrics(table, now_s),
+            metrics=recent.metrics if self._assumes_load else recent.measured,
+            assumed=assumed if self._assumes_load else None,
+            recently_placed=recently_placed,
             links=telemetry.link_table(table, now_s),
-            bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
+            bandwidth_requested_mbps=requested_mbps,
             placed_in_run=self._placed_in_run.copy(),
             charged_in_run={name: col.copy() for name, col in self._charged_in_run.items()},
             host_ports=dict(counted.host_ports),
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
-            namespaces=self._resources.namespaces,
-            pod_selectors=self._resources.pod_selectors,
-            storage=self._resources.storage(),
+            namespaces=self._objects.namespaces,
+            pod_selectors=self._objects.pod_selectors,
+            storage=self._objects.storage(),
             images=self.images.table(table),
             nominated=tuple(
                 (each, table.index[node]) for each, node in self.nominated() if node in table.index
             ),
         )
         return self._reservations.apply(view, pod)
+
+    def look(self, telemetry: TelemetryState, now_s: float) -> None:
+        """Take in the boards' reports between decisions; see RecentPods."""
+        table = self.table
+        self.recent.look(table, telemetry, now_s, self._occupancy.bandwidth_requested_mbps())
 
     def _relist_reservations(self, pods: Iterable[Pod]) -> None:
         before, now = self._pods, {pod.uid: pod for pod in pods}
@@ -359,6 +424,7 @@ class ClusterState:
 
     def _replace(self, uid: str, pod: Pod | None) -> None:
         before = self._pods.pop(uid, None)
+        was_on = None if before is None else self._node_of(before)
         stays_on = self._stays_on(before, pod)
         if before is not None and stays_on is None:
             self._count_out(before)
@@ -366,10 +432,12 @@ class ClusterState:
             if before is not None:
                 self._reservations.withdrawn(uid)
             self._leave_run(uid)
+            self._tell_recent(before, was_on, None)
             return
         self._pods[uid] = pod
         if pod.node_name is not None:
             self._observe_node(before, pod, pod.node_name)
+        self._tell_recent(before, was_on, pod)
         if before is None or stays_on is None:
             self._count_in(pod)
         else:
@@ -392,7 +460,7 @@ class ClusterState:
         if before is None or before.node_name is None:
             self._reservations.placed(pod)
         if self._assumed.pop(pod.uid, None) not in (None, node):
-            self._resources.forget(pod.uid)
+            self._objects.forget(pod.uid)
         placed = self._placed_by_uid.get(pod.uid)
         if placed is not None and placed[0] != node:
             # What it is charged there is not known.
@@ -428,6 +496,29 @@ class ClusterState:
                 self._charged_in_run[resource] = column
             column[at] += sign * amount
 
+    def _tell_recent(self, before: Pod | None, was_on: str | None, pod: Pod | None) -> None:
+        """Tell which pod came to a node, began to run, or ended. was_on: the node of `before`."""
+        had_ended = before is not None and before.finished
+        is_on = None if pod is None else self._node_of(pod)
+        if pod is not None and pod.finished:
+            if is_on is not None and not had_ended:
+                self.recent.end(pod, is_on)
+            return
+        if before is not None and was_on is not None and was_on != is_on and not had_ended:
+            self.recent.end(before, was_on)
+        if pod is None or is_on is None:
+            return
+        if before is None or was_on != is_on or before.runs_s != pod.runs_s:
+            self.recent.put(pod, is_on)
+
+    def _tell_recent_of_all(self, were_on: Iterable[tuple[Pod, str | None]]) -> None:
+        """Tell what has changed since these were the pods, each with its node."""
+        new = dict(self._pods)
+        for before, was_on in were_on:
+            self._tell_recent(before, was_on, new.pop(before.uid, None))
+        for pod in new.values():
+            self._tell_recent(None, None, pod)
+
     def _count_in(self, pod: Pod) -> None:
         node = self._node_of(pod)
         if node is not None and not pod.finished:
@@ -456,11 +547,21 @@ def with_given_nodes(
     new = [node for name, node in given.items() if name not in index]
     table = NodeTable([*(given.get(node.name, node) for node in view.nodes), *new])
     zeros = np.zeros(len(new), dtype=np.int64)
+    measured, assumed = telemetry.metrics(table, now_s), view.assumed
+    columns = {
+        name: np.append(getattr(view.metrics, name), getattr(measured, name)[len(view) :])
+        for name in METRICS
+    }
+    if assumed is not None:
+        unknown = np.append(assumed.rates_unknown, zeros)
+        assumed = replace(assumed, measured=measured, rates_unknown=unknown)
     return replace(
         view,
         table=table,
         requested={name: np.append(col, zeros) for name, col in view.requested.items()},
-        metrics=telemetry.metrics(table, now_s),
+        metrics=replace(measured, **columns),
+        assumed=assumed,
+        recently_placed=np.append(view.recently_placed_pods(), zeros),
         links=telemetry.link_table(table, now_s),
         bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, zeros),
         placed_in_run=np.append(view.placed_in_run, zeros),

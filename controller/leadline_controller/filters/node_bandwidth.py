@@ -22,9 +22,9 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> FilterResult:
 
     def bound(i: int) -> str:
         is_bound = possible_mbps[i] > free_mbps[i]
-        known_mbps = view.metrics.bandwidth_mbps[i]
-        limited = ", host-limited" if view.bandwidth_host_limited()[i] else ""
-        return f"at least {known_mbps:.4g} Mbit/s is known{limited}" if is_bound else ""
+        known_mbps = view.measured.bandwidth_mbps[i]
+        busy = ", the board was busy" if view.bandwidth_host_limited()[i] else ""
+        return f"at least {known_mbps:.4g} Mbit/s is known{busy}" if is_bound else ""
 
     def reason(i: int) -> str:
         if np.isnan(free_mbps[i]):

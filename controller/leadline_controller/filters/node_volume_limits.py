@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from leadline_controller.framework.cluster_objects import Claim, Storage
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.resources import Claim, Storage
 from leadline_controller.framework.view import ClusterView, Ints
 
 # The CSI drivers that handle in-tree volumes and provisioners.

@@ -1,9 +1,9 @@
 """VolumeRestrictions: disks that only one node can use, and ReadWriteOncePod claims."""
 
+from leadline_controller.framework.cluster_objects import READ_WRITE_ONCE_POD
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Disk, Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.resources import READ_WRITE_ONCE_POD
 from leadline_controller.framework.view import ClusterView
 
 _REQUEUE_ON = ClusterEvent.MOUNTS | ClusterEvent.NODES

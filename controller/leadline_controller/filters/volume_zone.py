@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from leadline_controller.framework.cluster_objects import Volume
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.resources import Volume
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import Bools, ClusterView
 

@@ -226,14 +226,15 @@ def attractions_of(pod: Pod) -> tuple[WeightedTerm, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignedPods:
-    """The assigned pods of known nodes. anti_affinities: their required terms. attractions: by how
-    much their other terms attract or repel a pod that matches. rows: shape (ROWS, pods): index of
-    the node, number of the kind, number of the anti-affinity terms, priority, number of the
-    attractions."""
+    """The assigned pods of known nodes."""
 
     kinds: Kinds = field(default_factory=Kinds)
+    # Their required terms.
     anti_affinities: ExistingTerms[AffinityTerm] = field(default_factory=ExistingTerms)
+    # By how much their other terms attract or repel a pod that matches.
     attractions: ExistingTerms[WeightedTerm] = field(default_factory=ExistingTerms)
+    # Shape (ROWS, pods): index of the node, number of the kind, number of the anti-affinity terms,
+    # priority, number of the attractions.
     rows: Ints = field(default_factory=lambda: np.zeros((ROWS, 0), dtype=np.int64))
 
     @property
@@ -301,7 +302,7 @@ class AssignedPods:
         rows = np.array(added, dtype=np.int64).reshape(len(added), ROWS).T
         return replace(self, rows=np.concatenate((self.rows, rows), axis=1))
 
-    def apart(self) -> "AssignedPods":
+    def for_another_thread(self) -> "AssignedPods":
         """The same pods with kinds and terms of their own. The shared ones grow while the cluster
         changes: an array that another thread reads then cannot, and masks differ in length."""
         return replace(

@@ -4,7 +4,6 @@ step of the plan must pass the filters. Pure.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +12,7 @@ import numpy as np
 from leadline_controller.framework.cycle import (
     Decision,
     Filter,
-    Prefer,
+    Rule,
     Strategy,
     assume,
     caveats,
@@ -32,31 +31,29 @@ Allowed = Callable[[Pod], Bools]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Moves a running pod from one node to another, given by index. room_for: keys of the pods
-    for which the move makes room. If none of them arrives, the move is dropped. Empty if the
-    move serves no other pod."""
+    """Moves a running pod from one node to another, given by index."""
 
     pod: Pod
     source: int
     target: int
     why: str
+    # Keys of the pods for which the move makes room. If none of them arrives, the move is dropped.
+    # Empty if the move serves no other pod.
     room_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPlan:
-    """A strategy's plan for a batch.
+    """A strategy's plan for a batch."""
 
-    placed: key of a pending pod -> index of its node; a pod without an entry is decided on
-    alone. moves: of running pods, all before the first placement. why: key of a placed pod ->
-    one sentence. method: how the plan was searched for. is_worth: whether moves of these pods that
-    are not just those of the plan still leave the cluster better than it is.
-    """
-
+    # Key of a pending pod -> index of its node; a pod without an entry is decided on alone.
     placed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Move, ...] = ()  # of running pods, all before the first placement
+    # Key of a placed pod -> one sentence.
     why: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    method: str = ""
+    method: str = ""  # how the plan was searched for
+    # Whether moves of these pods that are not just those of the plan still leave the cluster better
+    # than it is.
     is_worth: Callable[[Sequence[Move]], bool] = lambda _: True
 
 
@@ -85,9 +82,7 @@ def decide_batch(
     view: ClusterView,
     pods: Iterable[Pod],
     running: Sequence[Running],
-    filters: Mapping[str, Filter],
-    strategy: BatchStrategy,
-    random: Random,
+    rule: Rule,
 ) -> tuple[list[Decision], BatchPlan, ClusterView]:
     """Plan a batch and check every step against the filters. Returns the decisions in the order
     of `pods`, the plan without its dropped moves, and the view after it.
@@ -95,7 +90,7 @@ def decide_batch(
     A move is dropped if its target does not pass the filters, or if it makes room for pods none
     of which gets its planned node. A pod whose planned node does not pass is decided on alone.
     """
-    plan, end, placed = plan_batch(view, pods, running, filters, strategy, random)
+    plan, end, placed = plan_batch(view, pods, running, rule)
     decisions = []
     for decision, end in placed:  # noqa: B007  # the last one counts
         decisions.append(decision)
@@ -106,43 +101,44 @@ def plan_batch(
     view: ClusterView,
     pods: Iterable[Pod],
     running: Sequence[Running],
-    filters: Mapping[str, Filter],
-    strategy: BatchStrategy,
-    random: Random,
-    prefer: Prefer | None = None,
+    rule: Rule,
 ) -> tuple[BatchPlan, ClusterView, Iterator[tuple[Decision, ClusterView]]]:
     """Like decide_batch, with lazy decisions. Returns the plan, the view after its moves, and the
-    decisions, each with the view after it. prefer: for pods that are decided on alone."""
+    decisions, each with the view after it."""
     wanted = list(pods)
-    plan, moved = make_plan(view, wanted, running, filters, strategy, random)
-    return plan, moved, _decisions(moved, wanted, plan, filters, strategy, random, prefer)
+    plan, moved = checked_plan(view, wanted, running, rule)
+    return plan, moved, _decisions(moved, wanted, plan, rule)
 
 
-def make_plan(
+def checked_plan(
     view: ClusterView,
     wanted: Sequence[Pod],
     running: Sequence[Running],
-    filters: Mapping[str, Filter],
-    strategy: BatchStrategy,
-    random: Random,
+    rule: Rule,
     may_move: Callable[[Pod], bool] = lambda _: True,
 ) -> tuple[BatchPlan, ClusterView]:
-    """Plan a batch without deciding on its pods. may_move: whether a running pod may be moved.
-    Returns the plan without the moves that are dropped, and the view after its moves."""
-    plan = strategy.plan(
+    """Plan a batch without deciding on its pods; a strategy that plans none leaves it empty.
+    may_move: whether a running pod may be moved. Returns the plan without the moves that are
+    dropped, and the view after its moves."""
+    if not isinstance(rule.strategy, BatchStrategy):
+        return BatchPlan(), view
+    pending = [pod for pod in wanted if pre_filter_failure(pod) is None]
+    if wanted and not pending:  # without pending pods it would be a suggestion
+        return BatchPlan(), view
+    plan = rule.strategy.plan(
         view,
-        [pod for pod in wanted if pre_filter_failure(pod) is None],
+        pending,
         running,
-        _allowed(view, running, filters, may_move),
+        _allowed(view, running, rule.filters, may_move),
     )
     while True:
-        moved, dropped = _apply_moves(view, plan.moves, filters)
+        moved, dropped = _apply_moves(view, plan.moves, rule.filters)
         if dropped is None:
-            random_state = random.getstate()
+            random_state = rule.random.getstate()
             if any(move.room_for for move in plan.moves):
-                trial = _decisions(moved, wanted, plan, filters, strategy, random)
+                trial = _decisions(moved, wanted, plan, rule)
                 dropped = _useless_move(plan, (decision for decision, _ in trial), view)
-            random.setstate(random_state)
+            rule.random.setstate(random_state)
             if dropped is None:
                 return plan, moved
         plan = replace(plan, moves=tuple(move for move in plan.moves if move is not dropped))
@@ -151,9 +147,7 @@ def make_plan(
 def suggested_steps(
     view: ClusterView,
     running: Sequence[Running],
-    filters: Mapping[str, Filter],
-    strategy: BatchStrategy,
-    random: Random,
+    rule: Rule,
     may_move: Callable[[Pod], bool] = lambda _: True,
     *,
     may_return: bool = True,
@@ -162,8 +156,8 @@ def suggested_steps(
     cloud, or a move that is left out, costs what the plan gains, and the next plan would not bring
     that either: the same would then be planned again and again. may_return: whether the next plan
     may move the same pods."""
-    plan, _ = make_plan(view, [], running, filters, strategy, random, may_move)
-    steps = in_steps(view, plan.moves, filters)
+    plan, _ = checked_plan(view, [], running, rule, may_move)
+    steps = in_steps(view, plan.moves, rule.filters)
     if plan.is_worth(steps):
         return steps
     if not may_return:
@@ -173,8 +167,8 @@ def suggested_steps(
         view = view.without_placement(step.pod, step.source)
         view = view.with_placement(step.pod, step.target)
         placed[step.pod.key] = step.pod, step.target
-    following, _ = make_plan(view, [], [*placed.values()], filters, strategy, random, may_move)
-    then = in_steps(view, following.moves, filters)
+    following, _ = checked_plan(view, [], [*placed.values()], rule, may_move)
+    then = in_steps(view, following.moves, rule.filters)
     return steps if plan.is_worth((*steps, *then)) else ()
 
 
@@ -182,15 +176,11 @@ def decide_as_planned(
     view: ClusterView,
     pod: Pod,
     plan: BatchPlan,
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    random: Random,
-    prefer: Prefer | None = None,
+    rule: Rule,
 ) -> Decision:
     """The decision for the pod's planned node; where that does not pass, or there is none, the
     decision for the pod alone. A plan leaves preferences aside."""
-    planned = _planned_decision(view, pod, plan, filters, strategy)
-    return planned or decide(view, pod, filters, strategy, random, prefer)
+    return _planned_decision(view, pod, plan, rule) or decide(view, pod, rule)
 
 
 def in_steps(
@@ -238,14 +228,11 @@ def _decisions(
     view: ClusterView,
     pods: Iterable[Pod],
     plan: BatchPlan,
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    random: Random,
-    prefer: Prefer | None = None,
+    rule: Rule,
 ) -> Iterator[tuple[Decision, ClusterView]]:
     for pod in pods:
-        decision = decide_as_planned(view, pod, plan, filters, strategy, random, prefer)
-        view = assume(view, decision, strategy)
+        decision = decide_as_planned(view, pod, plan, rule)
+        view = assume(view, decision, rule.strategy)
         yield decision, view
 
 
@@ -293,15 +280,14 @@ def _planned_decision(
     view: ClusterView,
     pod: Pod,
     plan: BatchPlan,
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
+    rule: Rule,
 ) -> Decision | None:
     """The decision for the planned node; None if there is no such node or it does not pass. Its
     scores are for the pod alone, so the planned node need not have the best one."""
     node = plan.placed.get(pod.key)
     if node is None or pre_filter_failure(pod) is not None:
         return None
-    results = filtered(view, pod, filters)
+    strategy, results = rule.strategy, filtered(view, pod, rule.filters)
     candidates = feasible_nodes(view, results)
     chosen = np.flatnonzero(candidates == node)
     if not chosen.size:

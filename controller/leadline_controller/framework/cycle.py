@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
 
@@ -28,23 +28,20 @@ LOWEST, HIGHEST = 0, 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterResult:
-    """The result of one filter for one pod.
+    """The result of one filter for one pod."""
 
-    passes: the nodes that pass, shape (n,). reason: why the node with this index does not pass,
-    without the filter's name. unresolvable: why no node can pass, if the reason lies with the pod
-    and not with the nodes. resolvable_by_preemption: the nodes that might pass after preemption,
-    shape (n,); None means none. requeue_on: the cluster events that can make a node pass.
-    caveat: what is not certain about the node with this index that passes, "" for nothing.
-    is_local: whether the pods on other nodes play no part in a node's result.
-    """
-
-    passes: Bools
+    passes: Bools  # the nodes that pass, shape (n,)
+    # Why the node with this index does not pass, without the filter's name.
     reason: Callable[[int], str]
+    # Why no node can pass, if the reason lies with the pod and not with the nodes.
     unresolvable: str | None = None
+    # The nodes that might pass after preemption, shape (n,); None means none.
     resolvable_by_preemption: Bools | None = None
-    requeue_on: ClusterEvent = ANY_EVENT
-    caveat: Callable[[int], str] = lambda _: ""
-    is_local: bool = False
+    requeue_on: ClusterEvent = ANY_EVENT  # the cluster events that can make a node pass
+    # What is not certain about the node with this index that passes, "" for nothing; None if that
+    # is nothing for any node.
+    caveat: Callable[[int], str] | None = None
+    is_local: bool = False  # whether the pods on other nodes play no part in a node's result
 
     @property
     def passes_with_preemption(self) -> Bools:
@@ -74,27 +71,30 @@ Filter = Callable[[ClusterView, Pod], FilterResult]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """A strategy's scores of the candidates; every column has shape (len(candidates),).
+class Leeway:
+    """Which nodes are so nearly equal to a strategy that a pod's preferences may decide."""
 
-    total: finite, or NaN if the strategy cannot score the node. parts: the terms of the total.
-    finalists: positions in `candidates` that tie for the first place, at least one. why: one
-    sentence about the candidate at this position. tolerance: totals that differ by no more are
-    nearly equal, in the total's unit; among such nodes a pod's preferences may decide. among: the
-    finalists if only these positions were candidates; None stands for the best totals. base: the
-    total from which the tolerance counts; None for each finalist's. rivals: the candidates among
-    which the strategy chooses at all, shape (len(candidates),); None for all.
-    """
+    # Totals that differ by no more are nearly equal, in the total's unit.
+    tolerance: float = 0.0
+    # The finalists if only these positions were candidates; None stands for the best totals.
+    among: Callable[[Ints], Ints] | None = None
+    # The total from which the tolerance counts; None for each finalist's.
+    base: float | None = None
+    # The candidates among which the strategy chooses at all, shape (len(candidates),); None: all.
+    rivals: Bools | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """A strategy's scores of the candidates; every column has shape (len(candidates),)."""
 
     candidates: Ints
-    total: Floats
-    finalists: Ints
-    why: Callable[[int], str]
+    total: Floats  # finite, or NaN if the strategy cannot score the node
+    finalists: Ints  # positions in `candidates` that tie for the first place, at least one
+    why: Callable[[int], str]  # one sentence about the candidate at this position
+    # The terms of the total.
     parts: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
-    tolerance: float = 0.0
-    among: Callable[[Ints], Ints] | None = None
-    base: float | None = None
-    rivals: Bools | None = None
+    leeway: Leeway = Leeway()  # what preferences may decide
 
 
 # The scores with the finalists that the pod's preferences leave; framework/preferences.py has one.
@@ -102,17 +102,14 @@ Prefer = Callable[[ClusterView, Pod, Scores, Better], Scores]
 
 
 class Strategy(Protocol):
-    """A paper's rule for choosing a node, with its options set.
-
-    name: its key in STRATEGIES. better: whether lower or higher totals win. paper: the source.
-    needs: the measurements that it reads (columns of NodeMetrics, or "rtt_ms" of links).
-    """
+    """A paper's rule for choosing a node, with its options set."""
 
     __slots__ = ()
 
-    name: ClassVar[str]
-    better: ClassVar[Better]
-    paper: ClassVar[str]
+    name: ClassVar[str]  # its key in STRATEGIES
+    better: ClassVar[Better]  # whether lower or higher totals win
+    paper: ClassVar[str]  # the source
+    # The measurements that it reads (columns of NodeMetrics, or "rtt_ms" of links).
     needs: ClassVar[tuple[str, ...]]
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
@@ -134,27 +131,61 @@ class FilteringStrategy(Protocol):
         ...
 
 
-def filters_with(filters: Mapping[str, Filter], strategy: Strategy) -> Mapping[str, Filter]:
-    """These filters, and the strategy's own."""
-    # Asking for the protocol itself takes as long as a filter.
-    own: Callable[[], Mapping[str, Filter]] | None = getattr(strategy, "filters", None)
-    return filters if own is None else {**filters, **own()}
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """By what a node is chosen for a pod."""
+
+    strategy: Strategy
+    # By name: those given, and the strategy's own.
+    filters: Mapping[str, Filter]
+    # Breaks ties: from the same seed the same decisions follow.
+    random: Random = field(default_factory=lambda: Random(0))  # noqa: S311  # no secret
+    # None leaves preferences aside.
+    prefer: Prefer | None = None
+    # Comparisons to the letter of the papers: measured values that differ at all differ, and only
+    # chance breaks ties.
+    letter: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.strategy, FilteringStrategy):
+            every = {**self.filters, **self.strategy.filters()}
+            object.__setattr__(self, "filters", every)
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """The strategy's scores of the nodes with these indexes, with the finalists that the pod's
+        preferences leave."""
+        if self.letter and view.metrics.errors.size:
+            view = replace(view, metrics=replace(view.metrics, errors=np.zeros((0, 0))))
+        scores = self.strategy.score(view, pod, candidates)
+        if self.prefer is None:
+            return scores
+        return self.prefer(view, pod, scores, self.strategy.better)
+
+    def fewest_just_placed(self, view: ClusterView, scores: Scores) -> Ints:
+        """Of the finalists, those with the fewest pods that no report shows yet. A strategy that
+        reads no reports knows of all pods."""
+        tied = scores.finalists
+        if self.letter or tied.size == 1 or not self.strategy.needs:
+            return tied
+        recent = view.recently_placed_pods()[scores.candidates[tied]]
+        left: Ints = tied[recent == recent.min()]
+        return left
 
 
-def best(total: Floats, better: Better) -> Ints:
-    """Positions of the best totals, or all positions if every total is NaN."""
+def best(total: Floats, better: Better, margin: Floats | float = 0.0) -> Ints:
+    """Positions of the best totals, or all positions if every total is NaN. margin: how much worse
+    than the best each may be and still be as good, same shape."""
     known = ~np.isnan(total)
     if not known.any():
         return np.arange(total.size)
     extreme = np.nanmin(total) if better == "lower" else np.nanmax(total)
-    return np.flatnonzero(total == extreme)
+    with np.errstate(invalid="ignore"):
+        return np.flatnonzero((total == extreme) | (np.abs(total - extreme) <= margin))
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """The node for a pod and the reason; node is None if the pod is unschedulable. needs: see
-    Strategy. requeue_on: the cluster events that can make an unschedulable pod schedulable.
-    warning: what the pod asks for and does not get, in one sentence, "" for nothing."""
+    """The node for a pod and the reason; node is None if the pod is unschedulable."""
 
     pod: Pod
     node: str | None
@@ -164,9 +195,10 @@ class Decision:
     _view: ClusterView | None = field(default=None, repr=False)
     _filter_results: Mapping[str, FilterResult] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # see Strategy
+    # The cluster events that can make an unschedulable pod schedulable.
     requeue_on: ClusterEvent = ANY_EVENT
-    warning: str = ""
+    warning: str = ""  # what the pod asks for and does not get, in one sentence, "" for nothing
 
     @property
     def has_basis(self) -> bool:
@@ -257,21 +289,18 @@ def priorities(total: Floats, finalists: Ints, *, lower_is_better: bool) -> Ints
 
 
 def decide(
-    view: ClusterView,
-    pod: Pod,
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    random: Random,
-    prefer: Prefer | None = None,
+    view: ClusterView, pod: Pod, rule: Rule, results: Mapping[str, FilterResult] | None = None
 ) -> Decision:
-    """Choose a node for one pod. The strategy's own filters run, too. `random` breaks ties, so
-    the same seed gives the same decision. prefer: None leaves preferences aside."""
+    """Choose a node for one pod. results: of the rule's filters, and of others that count in this
+    decision alone; None runs the rule's."""
+    strategy = rule.strategy
     failure = pre_filter_failure(pod)
     if failure is not None:
         return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=NO_EVENT)
     warning = unknown_user(view, pod)
     note = "".join(f"; {each}" for each in (warning, *pod.warnings) if each)
-    results = filtered(view, pod, filters_with(filters, strategy))
+    if results is None:
+        results = filtered(view, pod, rule.filters)
     candidates = feasible_nodes(view, results)
     if not candidates.size:
         why = _unschedulable_message(len(view), results)
@@ -283,13 +312,15 @@ def decide(
             requeue_on=_requeue_events(results),
             warning=warning,
         )
-    scores = strategy.score(view, pod, candidates)
-    if prefer is not None:
-        scores = prefer(view, pod, scores, strategy.better)
-    at = int(scores.finalists[random.randrange(scores.finalists.size)])
+    scores = rule.score(view, pod, candidates)
+    tied = scores.finalists.size
+    scores = replace(scores, finalists=rule.fewest_just_placed(view, scores))
+    left = scores.finalists.size
+    at = int(scores.finalists[rule.random.randrange(left)])
     why = scores.why(at)
-    if scores.finalists.size > 1:
-        why += f"; {scores.finalists.size} nodes tied, chosen at random"
+    if tied > 1:
+        ways = ("fewest pods just placed",) * (left < tied) + ("chosen at random",) * (left > 1)
+        why += f"; {tied} nodes tied, {', then '.join(ways)}"
     why += caveats(results, int(candidates[at]), view, strategy) + note
     node = view.table.names[candidates[at]]
     return Decision(
@@ -303,10 +334,10 @@ def caveats(
 ) -> str:
     """What the filters are not certain of about the chosen node, and whether the bandwidth that the
     strategy reads is host-limited, as the end of a sentence."""
-    found = [each.caveat(node) for each in results.values()]
+    found = [each.caveat(node) for each in results.values() if each.caveat is not None]
     if "bandwidth_mbps" in strategy.needs and view.bandwidth_host_limited()[node]:
-        known_mbps = view.metrics.bandwidth_mbps[node]
-        found.append(f"its bandwidth, {known_mbps:.4g} Mbit/s, is host-limited")
+        known_mbps = view.measured.bandwidth_mbps[node]
+        found.append(f"its bandwidth is at least {known_mbps:.4g} Mbit/s (the board was busy)")
     return "".join(f"; {caveat}" for caveat in found if caveat)
 
 
@@ -363,18 +394,13 @@ def feasible_nodes(view: ClusterView, results: Mapping[str, FilterResult]) -> In
 
 
 def decide_in_turn(
-    view: ClusterView,
-    pods: Iterable[Pod],
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    random: Random,
-    prefer: Prefer | None = None,
+    view: ClusterView, pods: Iterable[Pod], rule: Rule
 ) -> Iterator[tuple[Decision, ClusterView]]:
     """Decide on pods one after the other, each on the view that the decisions before it leave.
     Yields each decision with the view after it."""
     for pod in pods:
-        decision = decide(view, pod, filters, strategy, random, prefer)
-        view = assume(view, decision, strategy)
+        decision = decide(view, pod, rule)
+        view = assume(view, decision, rule.strategy)
         yield decision, view
 
 

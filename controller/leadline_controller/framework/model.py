@@ -77,10 +77,10 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of container images. size_mb: the download, MB (10^6 bytes)."""
+    """One layer of container images."""
 
     digest: str
-    size_mb: float
+    size_mb: float  # the download, MB (10^6 bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +96,23 @@ _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node.
-
-    allocatable: resource name -> base units. bandwidth_mbps: stated capacity of its link, Mbit/s.
-    tier: "edge", "cloud" or "". features: declared by its kubelet. image_layers: digests of the
-    layers that it has. images: those in its status. pulling_mb: stated size of its download
-    queue, MB. registry_mbps: stated bandwidth to the registry, Mbit/s. What is not stated is
-    None. addresses: its internal and external IP addresses, in canonical form. warnings: what its
-    labels say to Leadline in vain.
-    """
+    """A node. What is not stated is None."""
 
     name: str
-    allocatable: Mapping[str, int] = field(default_factory=_empty)
+    allocatable: Mapping[str, int] = field(default_factory=_empty)  # resource name -> base units
     labels: Mapping[str, str] = field(default_factory=_empty)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
-    tier: str = ""
-    bandwidth_mbps: float | None = None
-    image_layers: frozenset[str] = frozenset()
-    images: tuple[Image, ...] = ()
-    pulling_mb: float | None = None
-    registry_mbps: float | None = None
-    features: frozenset[str] = frozenset()
-    addresses: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    tier: str = ""  # "edge", "cloud" or ""
+    bandwidth_mbps: float | None = None  # stated capacity of its link, Mbit/s
+    image_layers: frozenset[str] = frozenset()  # digests of the layers that it has
+    images: tuple[Image, ...] = ()  # those in its status
+    pulling_mb: float | None = None  # stated size of its download queue, MB
+    registry_mbps: float | None = None  # stated bandwidth to the registry, Mbit/s
+    features: frozenset[str] = frozenset()  # declared by its kubelet
+    addresses: tuple[str, ...] = ()  # its internal and external IP addresses, in canonical form
+    warnings: tuple[str, ...] = ()  # what its labels say to Leadline in vain
 
     @property
     def is_control_plane(self) -> bool:
@@ -133,13 +125,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """A pod affinity or anti-affinity term.
+    """A pod affinity or anti-affinity term."""
 
-    topology_key: the node label whose values are the domains. selector: matches the pods' labels;
-    None matches none. A pod's namespace must be in `namespaces` or match `namespace_selector`.
-    """
-
-    topology_key: str
+    topology_key: str  # the node label whose values are the domains
+    # Matches the pods' labels; None matches none. A pod's namespace must be in `namespaces` or
+    # match `namespace_selector`.
     selector: Selector | None
     namespaces: frozenset[str]
     namespace_selector: Selector | None = None
@@ -160,29 +150,25 @@ class WeightedTerm:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A topology spread constraint.
-
-    selector: matches the pods that count, in the pod's own namespace. min_domains: with fewer
-    domains the global minimum is 0. honor_affinity, honor_taints: whether nodes count only if
-    they match the pod's node affinity, and only if it tolerates their taints.
-    """
+    """A topology spread constraint."""
 
     topology_key: str
     max_skew: int
-    selector: Selector | None
-    min_domains: int = 1
+    selector: Selector | None  # matches the pods that count, in the pod's own namespace
+    min_domains: int = 1  # with fewer domains the global minimum is 0
+    # Whether nodes count only if they match the pod's node affinity, and only if it tolerates their
+    # taints.
     honor_affinity: bool = True
     honor_taints: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a pod prefers and does not require. nodes: weights and node selector terms. pods:
-    affinity and anti-affinity. spread: constraints with ScheduleAnyway."""
+    """What a pod prefers and does not require."""
 
-    nodes: tuple[tuple[int, tuple[Requirement, ...]], ...] = ()
-    pods: tuple[WeightedTerm, ...] = ()
-    spread: tuple[SpreadConstraint, ...] = ()
+    nodes: tuple[tuple[int, tuple[Requirement, ...]], ...] = ()  # weights and node selector terms
+    pods: tuple[WeightedTerm, ...] = ()  # affinity and anti-affinity
+    spread: tuple[SpreadConstraint, ...] = ()  # constraints with ScheduleAnyway
 
 
 NO_PREFERENCES = Preferences()
@@ -190,20 +176,19 @@ NO_PREFERENCES = Preferences()
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A claim that a pod mounts. ephemeral: created for this pod, which must own it."""
+    """A claim that a pod mounts."""
 
     name: str
-    ephemeral: bool = False
+    ephemeral: bool = False  # created for this pod, which must own it
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk in the pod's manifest, without a claim. kind: the field of the manifest. monitors: of
-    an rbd image, empty for other kinds."""
+    """A disk in the pod's manifest, without a claim."""
 
-    kind: str
+    kind: str  # the field of the manifest
     name: str
-    monitors: frozenset[str] = frozenset()
+    monitors: frozenset[str] = frozenset()  # of an rbd image, empty for other kinds
     read_only: bool = False
 
     def conflicts_with(self, other: "Disk") -> bool:
@@ -218,20 +203,18 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class PodAnnotations:
-    """A pod's `leadline.dev/` annotations; None or empty if absent.
+    """A pod's `leadline.dev/` annotations; None or empty if absent."""
 
-    user_node: the node of the pod's user. data_mb: data to process, MB (10^6 bytes).
-    bandwidth_mbps: requested link capacity, Mbit/s. profile_ms: node name or class ->
-    processing time measured beforehand, ms.
-    """
-
-    user_node: str | None = None
-    data_mb: float | None = None
-    bandwidth_mbps: float | None = None
+    user_node: str | None = None  # the node of the pod's user
+    data_mb: float | None = None  # data to process, MB (10^6 bytes)
+    bandwidth_mbps: float | None = None  # requested link capacity, Mbit/s
     deadline_s: float | None = None
     response_time_ms: float | None = None
+    # Node name or class -> processing time measured beforehand, ms.
     profile_ms: Mapping[str, float] = field(default_factory=_empty)
     qos_edge_ratio: float | None = None
+    # Whether a scale-down removes the replica in the worst place.
+    deletion_order: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,14 +229,13 @@ class ContainerResources:
 
 @dataclass(frozen=True, slots=True)
 class PendingResize:
-    """A resize in place that the kubelet cannot carry out. reason: "Deferred" while its node has no
-    room, "Infeasible" if it never has. held, wanted: the effective request before and after it, in
-    base units. containers: what they shall get."""
+    """A resize in place that the kubelet cannot carry out."""
 
-    reason: str
+    reason: str  # "Deferred" while its node has no room, "Infeasible" if it never has
+    # The effective request before and after it, in base units.
     held: Mapping[str, int]
     wanted: Mapping[str, int]
-    containers: tuple[ContainerResources, ...] = ()
+    containers: tuple[ContainerResources, ...] = ()  # what they shall get
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,68 +250,65 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, pending or assigned.
-
-    requests: resource name -> base units, the effective request; PODS is always 1. limits: in the
-    same units; a missing one means no limit. required_affinity: node selector terms, one of which
-    must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
-    spread: constraints with DoNotSchedule.
-    features: that the node's kubelet must declare. images, init_images: of its containers.
-    awaited_images: those whose containers are not created yet, so the node may be pulling them.
-    started_images: those of the others, with what the node calls them, by digest. pull_secrets:
-    names of secrets in its namespace. preempts: whether its preemption policy
-    allows preemption. nominated_node: where room was made for a pending pod. started_s: when its
-    kubelet took it up, seconds since 1970, None before. preempted: it ends, or is about to, because
-    a scheduler preempted it. problem: what could not be read or is not modelled; such a pod is
-    unschedulable. resize: one that its kubelet cannot carry out, None without one. ready: its
-    condition Ready. created_s: its creation, seconds since 1970 on the API server's clock, None if
-    unknown. stays: why it must never be moved, as its own manifest says; empty for nothing.
-    deletion_cost: of the annotation controller.kubernetes.io/pod-deletion-cost, None if absent.
-    ip: its address, "" if it has none yet. warnings: what its manifest says to Leadline in vain.
-    """
+    """A pod, pending or assigned."""
 
     namespace: str
     name: str
     uid: str = ""
+    # Resource name -> base units, the effective request; PODS is always 1.
     requests: Mapping[str, int] = field(default_factory=_empty)
+    # In the same units; a missing one means no limit.
     limits: Mapping[str, int] = field(default_factory=_empty)
     node_selector: Mapping[str, str] = field(default_factory=_empty)
+    # Node selector terms, one of which must match; None means no node affinity.
     required_affinity: Terms | None = None
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
+    # Required pod affinity terms.
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
-    spread: tuple[SpreadConstraint, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()  # constraints with DoNotSchedule
     preferences: Preferences = NO_PREFERENCES
     claims: tuple[ClaimUse, ...] = ()
     disks: tuple[Disk, ...] = ()
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # that the node's kubelet must declare
+    # Of its containers.
     images: tuple[str, ...] = ()
     init_images: tuple[str, ...] = ()
+    # Those whose containers are not created yet, so the node may be pulling them.
     awaited_images: tuple[str, ...] = ()
+    # Those of the others, with what the node calls them, by digest.
     started_images: tuple[tuple[str, str], ...] = ()
-    pull_secrets: tuple[str, ...] = ()
+    pull_secrets: tuple[str, ...] = ()  # names of secrets in its namespace
     annotations: PodAnnotations = field(default_factory=PodAnnotations)
     labels: Mapping[str, str] = field(default_factory=_empty)
     scheduler_name: str = SCHEDULER_NAME
     priority: int = 0
-    preempts: bool = True
-    nominated_node: str | None = None
-    started_s: float | None = None
-    preempted: bool = False
+    preempts: bool = True  # whether its preemption policy allows preemption
+    nominated_node: str | None = None  # where room was made for a pending pod
+    started_s: float | None = None  # when its kubelet took it up, seconds since 1970, None before
+    bound_s: float | None = None  # when it was bound, seconds since 1970 on the API server's clock
+    # Since when all its containers have run, and when the last one ended, seconds since 1970 on its
+    # board's clock; of one that was restarted, since when its kubelet has it. None before.
+    runs_s: float | None = None
+    ended_s: float | None = None
+    preempted: bool = False  # it ends, or is about to, because a scheduler preempted it
     node_name: str | None = None
     finished: bool = False
     terminating: bool = False
     gated: bool = False
+    # What could not be read or is not modelled; such a pod is unschedulable.
     problem: str | None = None
-    resize: PendingResize | None = None
+    resize: PendingResize | None = None  # one that its kubelet cannot carry out, None without one
     owner: Owner | None = None
-    ready: bool = False
+    ready: bool = False  # its condition Ready
+    # Its creation, seconds since 1970 on the API server's clock, None if unknown.
     created_s: float | None = None
-    stays: str = ""
+    stays: str = ""  # why it must never be moved, as its own manifest says; empty for nothing
+    # Of the annotation controller.kubernetes.io/pod-deletion-cost, None if absent.
     deletion_cost: int | None = None
-    ip: str = ""
-    warnings: tuple[str, ...] = ()
+    ip: str = ""  # its address, "" if it has none yet
+    warnings: tuple[str, ...] = ()  # what its manifest says to Leadline in vain
 
     @property
     def key(self) -> str:

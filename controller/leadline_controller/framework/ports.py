@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from leadline_controller.framework.cluster_objects import ClusterObject, VolumePlan
 from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
-from leadline_controller.framework.resources import Resource, VolumePlan
 
 
 class Clock(Protocol):
@@ -93,19 +93,15 @@ class Leadership(Fence, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The contents of the Lease.
+    """The contents of the Lease."""
 
-    holder: an identity, empty if nobody holds it. duration_s: its validity after each renewal.
-    acquired, renewed: times on the holder's wall clock; other controllers can only observe that
-    they change. version: the resource version, for optimistic concurrency.
-    """
-
-    holder: str
-    duration_s: int
+    holder: str  # an identity, empty if nobody holds it
+    duration_s: int  # its validity after each renewal
+    # Times on the holder's wall clock; other controllers can only observe that they change.
     acquired: str
     renewed: str
     transitions: int
-    version: str
+    version: str  # the resource version, for optimistic concurrency
 
 
 class LeaseStore(Protocol):
@@ -130,12 +126,12 @@ class LeaseStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Relisted:
-    """All nodes, pods and other resources; replaces the known state. It is the first change of a
+    """All nodes, pods and other objects; replaces the known state. It is the first change of a
     watch, and follows each new list request."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
-    resources: tuple[Resource, ...] = ()
+    objects: tuple[ClusterObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,60 +163,47 @@ class PodDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceChanged:
+class ObjectChanged:
     """A namespace or a storage object was added or changed."""
 
-    resource: Resource
+    object: ClusterObject
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceDeleted:
+class ObjectDeleted:
     """A namespace or a storage object was deleted; only its type and key count."""
 
-    resource: Resource
+    object: ClusterObject
 
 
 ClusterChange = (
-    Relisted
-    | NodeChanged
-    | NodeDeleted
-    | PodChanged
-    | PodDeleted
-    | ResourceChanged
-    | ResourceDeleted
+    Relisted | NodeChanged | NodeDeleted | PodChanged | PodDeleted | ObjectChanged | ObjectDeleted
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A Kubernetes Event on a pod or a node. `reason` is in CamelCase. once: repeats, also after a
-    restart, say nothing new and are not counted."""
+    """A Kubernetes Event on a pod or a node. `reason` is in CamelCase."""
 
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
-    once: bool = False
+    once: bool = False  # repeats, also after a restart, say nothing new and are not counted
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The Deployment of a pod's ReplicaSet. version: the resource version that was read.
-
-    replicas: wanted. settled: its rollout is over and all its replicas are available. autoscaled:
-    a HorizontalPodAutoscaler sets its replicas, or Leadline may not find out. extra: the value of
-    its annotation leadline.dev/extra-replica, None without one. recreates: its strategy is
-    Recreate, so that its pods must not run beside each other.
-    """
+    """The Deployment of a pod's ReplicaSet."""
 
     namespace: str
     name: str
     uid: str
-    version: str
-    replicas: int
-    settled: bool = False
-    autoscaled: bool = False
-    extra: str | None = None
-    recreates: bool = False
+    version: str  # the resource version that was read
+    replicas: int  # wanted
+    rolled_out: bool = False  # its rollout is over and all its replicas are available
+    autoscaled: bool = False  # a HorizontalPodAutoscaler sets its replicas, or that is unknown
+    extra: str | None = None  # its annotation leadline.dev/extra-replica
+    recreates: bool = False  # by its strategy Recreate: its pods must not run beside each other
 
     @property
     def key(self) -> str:
@@ -230,19 +213,35 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class ImagePull:
-    """A kubelet began to pull an image, or has pulled it, for the pod with this uid.
-
-    image: its full name. took_s: how long the download and unpacking took, seconds, without the
-    wait for other images; None when it began. size_mb: of the whole image, None if unknown. is_old:
-    it was listed after a (re)start, so nobody knows what else was going on.
-    """
+    """A kubelet began to pull an image, or has pulled it, for the pod with this uid."""
 
     node: str
     pod_uid: str
-    image: str
+    image: str  # its full name
+    # How long the download and unpacking took, seconds, without the wait for other images; None
+    # when it began.
     took_s: float | None = None
-    size_mb: float | None = None
-    is_old: bool = False
+    size_mb: float | None = None  # of the whole image, None if unknown
+    is_old: bool = False  # it was listed after a (re)start, so nobody knows what else was going on
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """What a running pod used when it was last measured, seconds since 1970 on its node's clock."""
+
+    namespace: str
+    name: str
+    cpu_cores: float
+    memory_bytes: float
+    measured_s: float
+
+
+class UsageSource(Protocol):
+    """Kubernetes' metrics API, which a cluster may lack."""
+
+    async def pod_usage(self) -> Sequence[PodUsage]:
+        """What each running pod uses. Raises ClusterError."""
+        ...
 
 
 class Cluster(Protocol):
@@ -299,7 +298,7 @@ class Cluster(Protocol):
         ...
 
     async def read_notes(self) -> Mapping[str, str]:
-        """What this cluster's controllers keep about rescheduling: key -> text; empty if nothing.
+        """What this cluster's controllers keep for the next leader: key -> text; empty if nothing.
         Raises ClusterError."""
         ...
 

@@ -10,18 +10,18 @@ The plugin then compares the nodes by their victims.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from random import Random
 
 import numpy as np
 
+from leadline_controller.framework.cluster_objects import DisruptionBudget
 from leadline_controller.framework.cycle import (
     Filter,
     FilterResult,
+    Rule,
     filtered,
     helped_by_preemption,
 )
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.resources import DisruptionBudget
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView
 
@@ -35,29 +35,27 @@ Placed = tuple[Pod, int]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that the pod fits without the victims. node: its index. victims: the most important
-    first. violations: how many of them their disruption budgets do not let go."""
+    """A node that the pod fits without the victims."""
 
-    node: int
-    victims: tuple[Pod, ...]
-    violations: int
+    node: int  # its index
+    victims: tuple[Pod, ...]  # the most important first
+    violations: int  # how many of them their disruption budgets do not let go
 
 
 def find_candidates(
     view: ClusterView,
     pod: Pod,
-    filters: Mapping[str, Filter],
+    rule: Rule,
     results: Mapping[str, FilterResult],
     assigned: Iterable[Placed],
     budgets: Sequence[DisruptionBudget],
-    random: Random,
     first: int | None = None,
 ) -> list[Candidate]:
     """The nodes on which victims make room for the pod.
 
-    results: of these filters for this pod and view. assigned: the pods on the view's nodes. Pods
-    that the view counts and that are not among them, such as reserved room, are never victims.
-    random: where to begin, if the nodes are so many that not all are looked at.
+    results: of the rule's filters for this pod and view. assigned: the pods on the view's nodes.
+    Pods that the view counts and that are not among them, such as reserved room, are never
+    victims. Where to begin is drawn, if the nodes are so many that not all are looked at.
     first: the node to begin with, where victims of an earlier try may have gone already.
     """
     helped = helped_by_preemption(view, pod, results.values())
@@ -65,10 +63,10 @@ def find_candidates(
     for each, node in assigned:
         if helped[node] and each.priority < pod.priority:
             lower.setdefault(node, []).append(each)
-    search = _Search(view, pod, filters, lower, budgets)
+    search = _Search(view, pod, rule.filters, lower, budgets)
     nodes = sorted(lower)
     enough = max(_LEAST_CANDIDATES, int(len(view) * _LEAST_SHARE))
-    begin = random.randrange(len(nodes)) if len(nodes) > enough else 0
+    begin = rule.random.randrange(len(nodes)) if len(nodes) > enough else 0
     in_turn = [*nodes[begin:], *nodes[:begin]]
     if first in lower:
         in_turn.remove(first)
@@ -87,21 +85,19 @@ def best_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates that tie for the first place by the plugin's rules: the fewest victims against
     their budgets; the lowest priority of the most important victim; the lowest sum of priorities;
     the fewest victims; the most important victims that started last."""
-    left = list(candidates)
-    for rule in (_violations, _highest_priority, _sum_of_priorities, _number, _running_longest):
-        least = min(map(rule, left), default=0)
-        left = [each for each in left if rule(each) == least]
-    return left
+    ranks = [_rank(each) for each in candidates]
+    least = min(ranks, default=None)
+    return [each for each, rank in zip(candidates, ranks, strict=True) if rank == least]
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Looks for victims. lower: node -> its pods of lower priority."""
+    """Looks for victims."""
 
     view: ClusterView
     pod: Pod
     filters: Mapping[str, Filter]
-    lower: Mapping[int, list[Pod]]
+    lower: Mapping[int, list[Pod]]  # node -> its pods of lower priority
     budgets: Sequence[DisruptionBudget]
 
     def possible(self, nodes: Sequence[int]) -> tuple[list[int], bool]:
@@ -195,23 +191,14 @@ def _split_by_budgets(
     return violating, others
 
 
-def _violations(candidate: Candidate) -> float:
-    return candidate.violations
-
-
-def _highest_priority(candidate: Candidate) -> float:
-    return candidate.victims[0].priority
-
-
-def _sum_of_priorities(candidate: Candidate) -> float:
-    return sum(each.priority + _PRIORITY_OFFSET for each in candidate.victims)
-
-
-def _number(candidate: Candidate) -> float:
-    return len(candidate.victims)
-
-
-def _running_longest(candidate: Candidate) -> float:
-    """Less the later the first of the most important victims started."""
-    highest = candidate.victims[0].priority
-    return -min(_started_s(each) for each in candidate.victims if each.priority == highest)
+def _rank(candidate: Candidate) -> tuple[float, ...]:
+    """The smaller, the better."""
+    victims, highest = candidate.victims, candidate.victims[0].priority
+    running_since_s = min(_started_s(each) for each in victims if each.priority == highest)
+    return (
+        candidate.violations,
+        highest,
+        sum(each.priority + _PRIORITY_OFFSET for each in victims),
+        len(victims),
+        -running_since_s,
+    )

@@ -19,11 +19,10 @@ PART = "preference"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreferenceScores:
-    """One plugin's scores of the candidates, shape (len(candidates),). raw: in the plugin's own
-    measure. normalized: 0 to 100, the more the better."""
+    """One plugin's scores of the candidates, shape (len(candidates),)."""
 
-    raw: Ints
-    normalized: Ints
+    raw: Ints  # in the plugin's own measure
+    normalized: Ints  # 0 to 100, the more the better
 
 
 # The candidates' scores, or None if all are equal.
@@ -32,10 +31,10 @@ Preference = Callable[[ClusterView, Pod, Ints], PreferenceScores | None]
 
 @dataclass(frozen=True, slots=True)
 class PreferenceRule:
-    """The plugins with their weights, by name. tolerance: in the unit of the strategy's total;
-    None for the strategy's own (Scores.tolerance)."""
+    """The plugins with their weights, by name."""
 
     plugins: Mapping[str, tuple[Preference, int]]
+    # In the unit of the strategy's total; None for the strategy's own (Leeway.tolerance).
     tolerance: float | None = None
 
     def __call__(self, view: ClusterView, pod: Pod, scores: Scores, better: Better) -> Scores:
@@ -52,14 +51,15 @@ class PreferenceRule:
         shown = {PART: total, **found}
         parts = {name: column.astype(np.float64) for name, column in shown.items()}
         scores = replace(scores, parts={**scores.parts, **parts})
-        tolerance = scores.tolerance if self.tolerance is None else self.tolerance
-        near = nearly_best(scores, tolerance)
+        leeway = scores.leeway
+        near = nearly_best(scores, leeway.tolerance if self.tolerance is None else self.tolerance)
         left = near[total[near] == total[near].max()]
         if left.size == near.size:
             return scores
-        finalists = (
-            left[best(scores.total[left], better)] if scores.among is None else scores.among(left)
-        )
+        if leeway.among is None:
+            finalists = left[best(scores.total[left], better)]
+        else:
+            finalists = leeway.among(left)
         why_of = scores.why
 
         def why(at: int) -> str:
@@ -74,14 +74,14 @@ def nearly_best(scores: Scores, tolerance: float) -> Ints:
     """The positions of the rivals whose total differs from the base, or from that of the nearest
     finalist, by at most the tolerance, and the finalists themselves, in order. Without known
     totals, the finalists."""
-    total = scores.total
-    anchors = np.unique(total[scores.finalists] if scores.base is None else scores.base)
+    total, base, rivals = scores.total, scores.leeway.base, scores.leeway.rivals
+    anchors = np.unique(total[scores.finalists] if base is None else base)
     above = np.searchsorted(anchors, total).clip(max=anchors.size - 1)
     below = np.maximum(above - 1, 0)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(total - anchors[above]) <= tolerance
         near |= np.abs(total - anchors[below]) <= tolerance
-    if scores.rivals is not None:
-        near &= scores.rivals
+    if rivals is not None:
+        near &= rivals
     near[scores.finalists] = True
     return np.flatnonzero(near)

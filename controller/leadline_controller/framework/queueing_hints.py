@@ -9,17 +9,17 @@ from enum import Flag, auto
 from functools import reduce
 from operator import or_
 
-from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.resources import (
+from leadline_controller.framework.cluster_objects import (
     Claim,
+    ClusterObject,
     DisruptionBudget,
     NamespaceLabels,
     PodSelector,
-    Resource,
     StorageClass,
     Unreadable,
     Volume,
 )
+from leadline_controller.framework.model import Node, Pod
 
 
 class ClusterEvent(Flag):
@@ -65,11 +65,11 @@ _KINDS: dict[type, ClusterEvent] = {
 }
 
 
-def resource_changed(resource: Resource) -> ClusterEvent:
-    """The events of a resource that was added, changed or deleted."""
-    if isinstance(resource, DisruptionBudget | PodSelector):
+def object_changed(made: ClusterObject) -> ClusterEvent:
+    """The events of an object that was added, changed or deleted."""
+    if isinstance(made, DisruptionBudget | PodSelector):
         return NO_EVENT
-    return _KINDS.get(type(resource), ClusterEvent.LIMITS)
+    return _KINDS.get(type(made), ClusterEvent.LIMITS)
 
 
 def node_changed(before: Node | None, node: Node) -> ClusterEvent:

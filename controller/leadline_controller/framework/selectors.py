@@ -18,16 +18,23 @@ _VALUES_OF = {
     "Lt": range(1, 2),
 }
 
+_LONGEST = 1000
+_COMMA = re.compile(r",(?![^(]*\))")  # not one between parentheses
+_OF_SET = re.compile(r"(\S+)\s+(in|notin)\s*\(([^()]*)\)")
+_COMPARED = re.compile(r"([^\s=!<>]+)\s*(==|=|!=|>|<)\s*(\S*)")
+_ALONE = re.compile(r"(!?)\s*(\S+)")
+_OPERATORS = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"}
+_OPERATORS |= {">": "Gt", "<": "Lt", "": "Exists", "!": "DoesNotExist"}
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement of a selector. operator: In, NotIn, Exists, DoesNotExist, Gt or Lt. on_name:
-    it is a matchFields requirement on the node's name, not on a label."""
+    """One requirement of a selector."""
 
     key: str
-    operator: str
+    operator: str  # In, NotIn, Exists, DoesNotExist, Gt or Lt
     values: tuple[str, ...] = ()
-    on_name: bool = False
+    on_name: bool = False  # it is a matchFields requirement on the node's name, not on a label
 
     def holds(self, value: str | None) -> bool:
         """Whether a label of this value satisfies it; None means that the label is missing."""
@@ -62,6 +69,29 @@ class Requirement:
 Selector = tuple[Requirement, ...]
 # One of the terms must hold. An empty term matches nothing.
 Terms = tuple[tuple[Requirement, ...], ...]
+
+
+def parse_selector(text: str) -> Selector:
+    """A selector as kubectl's -l takes it: a=b, a!=b, a in (b,c), a notin (b), a, !a, a>1 or a<1,
+    with commas between. Empty text is an empty selector. Raises ValueError with the reason."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"expected a selector of at most {_LONGEST} characters, got {len(text)}")
+    made = []
+    for part in map(str.strip, _COMMA.split(text) if text.strip() else ()):
+        values: tuple[str, ...] = ()
+        if found := _OF_SET.fullmatch(part):
+            key, operator = found[1], found[2]
+            values = tuple(map(str.strip, found[3].split(",")))
+        elif found := _COMPARED.fullmatch(part):
+            key, operator, values = found[1], found[2], (found[3],)
+        elif found := _ALONE.fullmatch(part):
+            operator, key = found[1], found[2]
+        requirement = Requirement(key, _OPERATORS[operator], values) if found else None
+        if requirement is None or not requirement.is_well_formed():
+            expected = "expected a=b, a!=b, a in (b,c), a notin (b), a or !a"
+            raise ValueError(f"{part[:200]!r}: {expected}")
+        made.append(requirement)
+    return tuple(made)
 
 
 def selects(selector: Selector | None, labels: Mapping[str, str]) -> bool:

@@ -8,32 +8,26 @@ measurement is NaN, never zero.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import log, sqrt
 from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
-from leadline_controller.framework.images import ImageTable, Pull
+from leadline_controller.framework.assumed_load import BoardSize, Expectations
+from leadline_controller.framework.cluster_objects import PodSelectors, Storage, VolumePlan
+from leadline_controller.framework.image_layers import ImageTable, Pull
 from leadline_controller.framework.model import HostPort, Link, Node, Pod
 from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
 from leadline_controller.framework.node_table import Ints as Ints
 from leadline_controller.framework.node_table import NodeTable as NodeTable
-from leadline_controller.framework.resources import PodSelectors, Storage, VolumePlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeMetrics:
-    """The agents' measurements, one column each, shape (n,), NaN if unknown or too old.
-
-    measured_at_s: the time of each measurement, shape (n, m) with a column for each of METRICS,
-    seconds on the clock of the decision; shape (0, 0) without times, as in a snapshot.
-    bandwidth_most_mbps: what the link can do at most; where only a lower bound is measured, the
-    interface's speed, inf if unknown. Shape (0,) if no bandwidth is a bound, as in a snapshot.
-    bandwidth_host_limited: whether a board was too busy, throttled or under voltage in the test, so
-    that the link may do more. Shape (0,) in a snapshot.
-    """
+    """The agents' measurements, one column each, shape (n,), NaN if unknown or too old."""
 
     cpu_percent: Floats
     memory_percent: Floats
@@ -41,9 +35,39 @@ class NodeMetrics:
     packets_received_per_s: Floats
     disk_bytes_per_s: Floats
     bandwidth_mbps: Floats
+    # The time of each measurement, shape (n, m) with a column for each of METRICS, seconds on the
+    # clock of the decision; shape (0, 0) without times, as in a snapshot.
     measured_at_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    # What the link can do at most; where only a lower bound is measured, the interface's speed, inf
+    # if unknown. Shape (0,) if no bandwidth is a bound, as in a snapshot.
     bandwidth_most_mbps: Floats = field(default_factory=lambda: np.zeros(0))
+    # Whether a board was too busy, throttled or under voltage in the test, so that the link may do
+    # more. Shape (0,) in a snapshot.
     bandwidth_host_limited: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    # The standard deviation of one reading, in the metric's unit, shape (n, m) with a column for
+    # each of METRICS, 0 where unknown; shape (0, 0) if none is known, as in most snapshots.
+    errors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def margins_of(self, metrics: Sequence[str], nodes: Ints) -> Floats | None:
+        """How much worse than the best of `nodes` each of them may read in m metrics and still be
+        as good, shape (m, len(nodes)); None where errors are not known.
+
+        The best of n readings of the same lies at most sqrt(2 ln n) deviations off on average (the
+        maximum of n Gaussian variables); and the other one may lie one off to the other side."""
+        if not self.errors.size:
+            return None
+        columns = self.errors[nodes].T[[METRICS.index(metric) for metric in metrics]]
+        return columns * (1.0 + sqrt(2.0 * log(nodes.size)))
+
+    def with_values(self, columns: Iterable[Floats]) -> "NodeMetrics":
+        """With other values, in the order of METRICS; the rest stays."""
+        cpu, memory, sent, received, disk, bandwidth = columns
+        return NodeMetrics(
+            *(cpu, memory, sent, received, disk, bandwidth),
+            *(self.measured_at_s, self.bandwidth_most_mbps),
+            self.bandwidth_host_limited,
+            self.errors,
+        )
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
@@ -59,7 +83,7 @@ class NodeMetrics:
 METRICS: tuple[str, ...] = tuple(
     f.name
     for f in fields(NodeMetrics)
-    if f.name not in ("measured_at_s", "bandwidth_most_mbps", "bandwidth_host_limited")
+    if f.name not in ("measured_at_s", "bandwidth_most_mbps", "bandwidth_host_limited", "errors")
 )
 
 
@@ -224,37 +248,63 @@ class LinkTable:
         return np.where(found[0] < whole[0] / 2, measured, found)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AssumedLoad:
+    """That a view's metrics are the sum of what was measured and what is assumed of pods that the
+    measurements do not contain yet."""
+
+    # Without what is assumed.
+    measured: NodeMetrics
+    expected: Expectations
+    # Of the pods that are assumed, those whose packets or disk nothing tells, so that nothing is
+    # assumed of these, on each node; shape (n,).
+    rates_unknown: Ints
+
+
 @dataclass(frozen=True, eq=False)
 class ClusterView:
-    """All inputs of a decision, immutable: placing a pod returns a new view.
-
-    requested: resource -> requested base units on each node, shape (n,).
-    bandwidth_requested_mbps: requested link capacity, Mbit/s, shape (n,).
-    placed_in_run: pods that this run has placed on each node, shape (n,) (DACS' zeta).
-    charged_in_run: resource -> base units on each node that the strategy charges the run's pods
-    beyond their requests, shape (n,) (DACS' A). Strategies see them in `free`; filters do not.
-    host_ports: node index -> host ports in use. mounts: node index -> assigned pods with claims
-    or disks. images: their layers, and the nodes' download queues. nominated: pending pods for
-    which room was made, each with the index of that node; they count in no column.
-    """
+    """All inputs of a decision, immutable: placing a pod returns a new view."""
 
     table: NodeTable
-    requested: Mapping[str, Ints]
-    metrics: NodeMetrics
+    requested: Mapping[str, Ints]  # resource -> requested base units on each node, shape (n,)
+    metrics: NodeMetrics  # what strategies read; with `assumed`, more than was measured
     links: LinkTable
-    bandwidth_requested_mbps: Floats
-    placed_in_run: Ints
+    bandwidth_requested_mbps: Floats  # requested link capacity, Mbit/s, shape (n,)
+    placed_in_run: Ints  # pods that this run has placed on each node, shape (n,) (DACS' zeta)
+    # Node index -> host ports in use.
     host_ports: Mapping[int, tuple[HostPort, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
     assigned_pods: AssignedPods = field(default_factory=AssignedPods)
+    # Node index -> assigned pods with claims or disks.
     mounts: Mapping[int, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
     namespaces: Namespaces = field(default_factory=Namespaces)
     pod_selectors: PodSelectors = field(default_factory=PodSelectors)
     storage: Storage = field(default_factory=Storage)
+    # The layers of images, and the nodes' download queues.
     images: ImageTable = field(default_factory=ImageTable)
+    # Resource -> base units on each node that the strategy charges the run's pods beyond their
+    # requests, shape (n,) (DACS' A). Strategies see them in `free`; filters do not.
     charged_in_run: Mapping[str, Ints] = field(default_factory=lambda: MappingProxyType({}))
+    # Pending pods for which room was made, each with the index of that node; they count in no
+    # column.
     nominated: tuple[tuple[Pod, int], ...] = ()
+    # Pods on each node that came since its agent's last report began to be true, shape (n,),
+    # whoever placed them; shape (0,) where none are known.
+    recently_placed: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    assumed: AssumedLoad | None = None  # None for what was measured alone, as the papers have it
+
+    @property
+    def measured(self) -> NodeMetrics:
+        """What was measured, without what is assumed."""
+        return self.metrics if self.assumed is None else self.assumed.measured
+
+    def assuming_load(self, expected: Expectations | None = None) -> "ClusterView":
+        """The view in which pods that are placed from now on add what they are expected to use to
+        the metrics."""
+        unknown = np.zeros(len(self), dtype=np.int64)
+        assumed = AssumedLoad(self.metrics, expected or Expectations(), unknown)
+        return replace(self, assumed=assumed)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -281,22 +331,30 @@ class ClusterView:
         left = self.unrequested(resource)
         return left if charged is None else left - charged
 
+    def recently_placed_pods(self) -> Ints:
+        """`recently_placed` with an entry for each node, shape (n,)."""
+        known = self.recently_placed
+        return known if known.size else np.zeros(len(self), dtype=np.int64)
+
     def user_node(self, pod: Pod) -> int | None:
         """Index of the node of the pod's user; None if it names none that the cluster has."""
         name = pod.annotations.user_node
         return None if name is None else self.table.index.get(name)
 
-    def bandwidth_free_mbps(self) -> Floats:
-        """Capacity (stated, else measured) less requested capacity of each node's link, Mbit/s,
-        shape (n,), NaN if unknown."""
+    def bandwidth_capacity_mbps(self) -> Floats:
+        """Capacity (stated, else measured) of each node's link, Mbit/s, shape (n,), NaN if
+        unknown."""
         stated = self.table.bandwidth_mbps
-        capacity = np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
-        return capacity - self.bandwidth_requested_mbps
+        return np.where(np.isnan(stated), self.measured.bandwidth_mbps, stated)
+
+    def bandwidth_free_mbps(self) -> Floats:
+        """`bandwidth_capacity_mbps` less what is requested, Mbit/s, shape (n,), NaN if unknown."""
+        return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
 
     def bandwidth_possible_mbps(self) -> Floats:
         """Like `bandwidth_free_mbps`, but with the most that a link may do where only a lower bound
         of its capacity is measured."""
-        most = self.metrics.bandwidth_most_mbps
+        most = self.measured.bandwidth_most_mbps
         if not most.size:
             return self.bandwidth_free_mbps()
         stated = self.table.bandwidth_mbps
@@ -305,7 +363,7 @@ class ClusterView:
     def bandwidth_host_limited(self) -> Bools:
         """Whether the bandwidth of each node's link is known only from tests in which a board was
         too busy, throttled or under voltage, shape (n,). A stated capacity is not measured."""
-        limited = self.metrics.bandwidth_host_limited
+        limited = self.measured.bandwidth_host_limited
         if not limited.size:
             return np.zeros(len(self), dtype=np.bool_)
         return limited & np.isnan(self.table.bandwidth_mbps)
@@ -314,7 +372,7 @@ class ClusterView:
         """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else as its pulls
         had it, else the measured bandwidth of the node's link, else NaN."""
         pulls = self.images.pull_mbps_of(self.table)
-        pulls = np.where(np.isnan(pulls), self.metrics.bandwidth_mbps, pulls)
+        pulls = np.where(np.isnan(pulls), self.measured.bandwidth_mbps, pulls)
         stated = self.table.registry_mbps
         return np.where(np.isnan(stated), pulls, stated)
 
@@ -337,25 +395,57 @@ class ClusterView:
             bandwidth[node] += pod.annotations.bandwidth_mbps
         placed = self.placed_in_run.copy()
         placed[node] += 1
+        recently = self.recently_placed_pods().copy()
+        recently[node] += 1
         ports = self.host_ports
         if pod.host_ports:
             ports = {**ports, node: ports.get(node, ()) + pod.host_ports}
         mounts = self.mounts
         if pod.claims or pod.disks:
             mounts = {**mounts, node: (*mounts.get(node, ()), pod)}
+        metrics, assumed = self._with_load([(pod, node)], +1)
         return replace(
             self,
+            metrics=metrics,
+            assumed=assumed,
             requested=self._with_amounts(self.requested, node, pod.requests),
             charged_in_run=self._with_amounts(
                 self.charged_in_run, node, beyond_requests(pod, charge)
             ),
             bandwidth_requested_mbps=bandwidth,
             placed_in_run=placed,
+            recently_placed=recently,
             host_ports=ports,
             assigned_pods=self.assigned_pods.with_pods([(pod, node)]),
             mounts=mounts,
             storage=self.storage if volumes is None else self.storage.assuming(volumes),
             images=self.images.with_pull(self.table, pod, node),
+        )
+
+    def _with_load(
+        self, placed: Sequence[tuple[Pod, int]], sign: int
+    ) -> tuple[NodeMetrics, AssumedLoad | None]:
+        """Metrics and what is assumed, with (+1) or without (-1) what these pods are expected to
+        use. No value falls below 0, also where a pod uses less than was expected."""
+        assumed = self.assumed
+        if assumed is None or not placed:
+            return self.metrics, assumed
+        columns = [getattr(self.metrics, name) for name in METRICS]
+        unknown = assumed.rates_unknown
+        for pod, node in placed:
+            use = assumed.expected.of(pod)
+            if sign > 0 and use.lacks_rates:
+                unknown = unknown.copy()
+                unknown[node] += 1
+            more = BoardSize.of(self.table, node).added_by(use)
+            more.append(-(pod.annotations.bandwidth_mbps or 0.0))
+            for at, each in enumerate(more):
+                if each:
+                    column = columns[at] = columns[at].copy()
+                    value = column[node] + sign * each
+                    column[node] = 0.0 if value < 0.0 else value  # unknown stays unknown
+        return self.metrics.with_values(columns), AssumedLoad(
+            assumed.measured, assumed.expected, unknown
         )
 
     def _with_amounts(
@@ -372,9 +462,9 @@ class ClusterView:
                 changed[resource] = column
         return changed
 
-    def apart(self) -> "ClusterView":
-        """The same view for another thread; see AssignedPods.apart."""
-        return replace(self, assigned_pods=self.assigned_pods.apart())
+    def for_another_thread(self) -> "ClusterView":
+        """The same view for another thread; see AssignedPods.for_another_thread."""
+        return replace(self, assigned_pods=self.assigned_pods.for_another_thread())
 
     def without_placement(self, pod: Pod, node: int) -> "ClusterView":
         """The view without `pod` on the node with index `node`, which gets the pod's requests
@@ -408,8 +498,11 @@ class ClusterView:
             if pod.claims or pod.disks:
                 kept = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
                 mounts[node] = (*kept, pod) if sign > 0 else kept
+        metrics, assumed = self._with_load(placed, sign)
         return replace(
             self,
+            metrics=metrics,
+            assumed=assumed,
             requested=requested,
             bandwidth_requested_mbps=bandwidth,
             host_ports=ports,

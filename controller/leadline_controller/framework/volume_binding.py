@@ -14,9 +14,9 @@ from math import ceil
 
 import numpy as np
 
+from leadline_controller.framework.cluster_objects import Claim, Volume, VolumePlan
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.resources import Claim, Volume, VolumePlan
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView
 
@@ -35,11 +35,11 @@ class UnresolvableClaimError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     """A claim and the volumes that match it, the smallest first, and no more than the pod's claims
-    can use. local: volumes with node affinity, by node. shared: volumes that all nodes reach."""
+    can use."""
 
     claim: Claim
-    local: dict[int, list[Volume]]
-    shared: list[Volume]
+    local: dict[int, list[Volume]]  # volumes with node affinity, by node
+    shared: list[Volume]  # volumes that all nodes reach
 
     def on(self, node: int) -> list[Volume]:
         local = self.local.get(node)

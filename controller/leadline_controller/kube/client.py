@@ -1,7 +1,6 @@
-"""Sends JSON to the API server, reads its answers, and maps them to the port's errors.
+"""Sends JSON to the API server, checks its answers, and maps them to the port's errors.
 
-Objects stay plain dictionaries: building the client library's generated models takes longer
-than all other work on a pod.
+Answers stay JSON, for whoever asked to decode with the type of what it needs of them.
 """
 
 import asyncio
@@ -16,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
+
+from msgspec import Raw, Struct
 
 from leadline_controller import __version__
 from leadline_controller.framework.model import Pod
@@ -34,6 +35,8 @@ from leadline_controller.kube.connection import Login, server_of, token_of
 from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.kube.library import Configuration
 from leadline_controller.kube.transport import Response, Transport
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
 
 Json = dict[str, Any]
 
@@ -51,6 +54,36 @@ _RESOURCE = re.compile(
     r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/(?:namespaces/[^/]+/)?([^/]+)(?:/([^/]+))?"
 )
 _log = logging.getLogger(__name__)
+
+
+class WatchEvent(Struct):
+    """One event of a watch."""
+
+    type: str  # ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
+    object: Raw  # as JSON
+
+
+class _Cause(Struct, frozen=True):
+    reason: str = ""
+
+
+class _Details(Struct, frozen=True):
+    causes: tuple[_Cause, ...] = ()
+
+
+class _Status(Struct):
+    message: str
+    details: _Details = _Details()
+
+
+class _Answer(Struct):
+    """What any answer has."""
+
+    kind: str = ""
+    metadata: dict[str, Raw] | None = None
+    # status, message: what a Status says.
+    status: Raw = Raw()
+    message: Raw = Raw()
 
 
 class ExpiredError(ClusterError):
@@ -126,17 +159,17 @@ class ApiServer:
         """The client certificate of the login, if it has one."""
         return Path(self._server.cert_file) if self._server.cert_file else None
 
-    async def get(self, path: str, **query: str) -> Json:
+    async def get(self, path: str, **query: str) -> bytes:
         """Read an object or a list."""
         return await self._call("GET", path, query)
 
-    async def post(self, path: str, body: Json, fence: Fence | None = None) -> Json:
+    async def post(self, path: str, body: Json, fence: Fence | None = None) -> bytes:
         """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
         return await self._call("POST", path, {}, body, fence)
 
     async def patch(
         self, path: str, body: Json, fence: Fence | None = None, *, by_name: bool = False
-    ) -> Json:
+    ) -> bytes:
         """Merge `body` into an object (RFC 7386); `fence` as for `post`. by_name: merge lists such
         as containers item by item (Kubernetes' strategic merge) and do not replace them."""
         kind = "strategic-merge-patch+json" if by_name else "merge-patch+json"
@@ -150,8 +183,8 @@ class ApiServer:
     @asynccontextmanager
     async def stream(
         self, path: str, query: Mapping[str, str], limit_s: float
-    ) -> AsyncIterator[AsyncIterator[Json]]:
-        """Open a watch, which yields one JSON object a line.
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch.
 
         It ends when the server ends it, when the connection breaks, and after `limit_s`. Only
         opening it raises; ERROR events are yielded like all others.
@@ -181,7 +214,7 @@ class ApiServer:
         body: Json | None = None,
         fence: Fence | None = None,
         kind: str = "json",
-    ) -> Json:
+    ) -> bytes:
         await self._wait_for_retry_after(self._limit_s(fence), path)
         limit_s, began_s = self._limit_s(fence), _now_s()
         if fence is not None:
@@ -210,9 +243,10 @@ class ApiServer:
         if not _is_success(response.status):
             raise await self._error(response, method, path)
         try:
-            return _object(response.body, method, path, str((body or {}).get("kind", "")))
-        except ValueError as error:
+            _check(response.body, method, path, str((body or {}).get("kind", "")))
+        except FieldError as error:
             raise UnavailableError(f"{method} {path}: {error}") from None
+        return response.body
 
     def _limit_s(self, fence: Fence | None) -> float:
         """How long a request may take. Raises NotLeadingError when the fence has closed."""
@@ -247,16 +281,16 @@ class ApiServer:
 
     async def _error(self, response: Response, method: str, path: str) -> ClusterError:
         status, request = response.status, f"{method} {path}"
-        text = response.body.decode(errors="replace")
-        if status == 429 and _is_refused_by_budget(text):
+        message, is_refused_by_budget = _status_of(response.body)
+        if status == 429 and is_refused_by_budget:
             # It asks to try this eviction again later; other requests need not wait.
-            return BudgetError(f"{_status_message(text)} ({request})")
+            return BudgetError(f"{message} ({request})")
         if status in (429, 503):
             wait_s = min(response.retry_after_s, _MAX_RETRY_AFTER_S)
             self._not_before_s = max(self._not_before_s, _now_s() + wait_s)
         if status == 401:
             await self._log_in_again()
-        return error_for(status, f"{_status_message(text)} ({request})")
+        return error_for(status, f"{message} ({request})")
 
     async def _log_in_again(self) -> None:
         if _now_s() < self._logged_in_s + _MIN_LOGIN_INTERVAL_S:
@@ -290,27 +324,26 @@ def _is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-def _object(text: bytes, method: str, path: str, sent: str) -> Json:
-    """The object that was asked for; a proxy may answer anything. sent: the kind that was sent.
-    Raises ValueError."""
-    answer = json.loads(text)
-    if not isinstance(answer, dict):
-        raise ValueError("the answer is not a JSON object")
-    kind, found = str(answer.get("kind", "")), _RESOURCE.match(path)
-    if kind == "Status":
+def _check(text: bytes, method: str, path: str, sent: str) -> None:
+    """Raise FieldError unless it is the object that was asked for; a proxy may answer anything.
+    sent: the kind that was sent."""
+    answer = decode(text, _Answer, "the answer")
+    found = _RESOURCE.match(path)
+    if answer.kind == "Status":
         is_done = method == "DELETE" or sent in ("Binding", "Eviction")
-        is_right = is_done and answer.get("status") == "Success"
+        is_right = is_done and bytes(answer.status) == b'"Success"'
     elif found is None:  # such as /version
         is_right = True
-    elif sent in ("Binding", "Eviction") or not isinstance(answer.get("metadata"), dict):
+    elif sent in ("Binding", "Eviction") or answer.metadata is None:
         is_right = False
     elif method == "GET" and found[2] is None:
-        is_right = kind.endswith("List")
+        is_right = answer.kind.endswith("List")
     else:
-        is_right = _is_of(kind, found[1])
+        is_right = _is_of(answer.kind, found[1])
     if not is_right:
-        raise ValueError(f"the answer is not what was asked for, but {_summary(answer)}")
-    return answer
+        said = bytes(answer.message).decode() or answer.kind or "an object without a kind"
+        summary = " ".join(said.split())[:_MAX_MESSAGE_CHARS]
+        raise FieldError(f"the answer is not what was asked for, but {summary}")
 
 
 def _is_of(kind: str, resource: str) -> bool:
@@ -319,24 +352,21 @@ def _is_of(kind: str, resource: str) -> bool:
     return bool(name) and resource in (f"{name}s", f"{name}es", f"{name[:-1]}ies")
 
 
-def _summary(answer: Json) -> str:
-    said = answer.get("message") or answer.get("kind") or "an object without a kind"
-    return " ".join(str(said).split())[:_MAX_MESSAGE_CHARS]
-
-
-async def _watch_events(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[Json]:
+async def _watch_events(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[WatchEvent]:
     begun = b""
     try:
         async for chunk in chunks:
             *lines, begun = (begun + chunk).split(b"\n")
             for line in lines:
-                event = json.loads(line)
-                if isinstance(event, dict):
-                    yield event
+                try:
+                    event = decode(line, WatchEvent, "event")
+                except FieldError as error:
+                    _log.warning("watch of %s: %s; the event is left out", path, error)
+                    continue
+                yield event
             if len(begun) > _MAX_LINE_BYTES:
                 raise ValueError("an event is too long")
     except (OSError, ValueError) as error:
-        # ValueError: a broken connection may cut a line in two.
         _log.debug("the watch of %s ended: %s", path, _reason(error))
 
 
@@ -344,21 +374,14 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _status_message(text: str) -> str:
-    """The message of a Status object, or whatever a proxy answered instead."""
+def _status_of(text: bytes) -> tuple[str, bool]:
+    """The message of a Status object, or whatever a proxy answered instead, and whether the object
+    names a disruption budget as the cause."""
     try:
-        return str(json.loads(text)["message"])
-    except (ValueError, TypeError, KeyError):
-        return text
-
-
-def _is_refused_by_budget(text: str) -> bool:
-    """Whether the Status object names a disruption budget as the cause."""
-    try:
-        causes = json.loads(text)["details"]["causes"]
-        return any(each.get("reason") == "DisruptionBudget" for each in causes)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return False
+        status = decode(text, _Status, "")
+    except FieldError:
+        return text.decode(errors="replace"), False
+    return status.message, any(each.reason == "DisruptionBudget" for each in status.details.causes)
 
 
 def _reason(error: Exception) -> str:

@@ -5,13 +5,21 @@ changed only while it is as it was read (resourceVersion), so a change by somebo
 overwritten. The cluster's controllers do the rest.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.model import ContainerResources, Node, Owner, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
@@ -20,25 +28,32 @@ from leadline_controller.framework.ports import (
     Fence,
     ImagePull,
     InvalidError,
+    Leadership,
     NotFoundError,
+    PodUsage,
     StorageChangedError,
     Workload,
 )
-from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.kube.client import ApiServer, Json, pod_path
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventSink
+from leadline_controller.kube.issuing import Issuer
 from leadline_controller.kube.lease import KubeLease
 from leadline_controller.kube.notes import Notes
-from leadline_controller.kube.reachability import Reachability, ReachabilityLog
+from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.kube.reflector import watch_cluster, watch_pulls
+from leadline_controller.kube.signing import IssuingSettings
+from leadline_controller.kube.usage import pod_usage
 from leadline_controller.kube.workloads import Workloads
+from leadline_controller.kubeobjects.cluster_objects import read_claim, read_volume
 from leadline_controller.kubeobjects.manifest import PREEMPTED
-from leadline_controller.kubeobjects.resources import read_claim, read_volume
+from leadline_controller.kubeobjects.schema import Named
 from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
 
 # Short, so that a renewal can be tried again before its deadline.
 _LEASE_TIMEOUT_S = 3.5
+_USAGE_TIMEOUT_S = 15.0
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _ATTEMPTS = 3
@@ -49,17 +64,23 @@ class KubeCluster:
 
         async with KubeCluster.connect(Path("kubeconfig")) as cluster: ...
 
-    lease: the Lease for which this cluster's controllers compete.
+    lease: the Lease for which this cluster's controllers compete. reachability: which requests
+    fail now, and when the API server answered last.
     """
 
-    def __init__(self, server: ApiServer, lease_server: ApiServer) -> None:
+    def __init__(
+        self, server: ApiServer, lease_server: ApiServer, usage_server: ApiServer | None = None
+    ) -> None:
         self._server = server
-        self._reachability = ReachabilityLog(server.url)
+        # Of its own, because who answers there is not the API server: no other request is to wait
+        # for a long answer, nor because that server asks to be left alone for a while.
+        self._usage_server = usage_server or server
+        self.reachability = ReachabilityLog(server.url)
         self._events = EventSink(server)
         self._fence: Fence | None = None
         self._workloads = Workloads(server)
         self._notes = Notes(server)
-        self.lease = KubeLease(lease_server, self._reachability)
+        self.lease = KubeLease(lease_server, self.reachability)
 
     @classmethod
     @asynccontextmanager
@@ -71,8 +92,9 @@ class KubeCluster:
         async with (
             ApiServer.connect(login) as server,
             ApiServer.connect(login, _LEASE_TIMEOUT_S) as lease_server,
+            ApiServer.connect(login, _USAGE_TIMEOUT_S) as usage_server,
         ):
-            yield cls(server, lease_server)
+            yield cls(server, lease_server, usage_server)
 
     def fenced(self, fence: Fence) -> "KubeCluster":
         """The same cluster, which binds and annotates pods, and writes volumes, only before the
@@ -86,20 +108,29 @@ class KubeCluster:
         """The client certificate of the kubeconfig, if it has one."""
         return self._server.cert_file
 
-    def reachability(self) -> Reachability:
-        """Which requests fail now, and when the API server answered last."""
-        return self._reachability.reading()
-
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """All objects, then every change, for ever. Reconnects by itself and logs it."""
-        return watch_cluster(self._server, reachability=self._reachability)
+        return watch_cluster(self._server, reachability=self.reachability)
 
     def watch_pulls(self) -> AsyncGenerator[ImagePull, None]:
         """Every image pull that a kubelet reports; see reflector.watch_pulls."""
-        return watch_pulls(self._server, self._reachability)
+        return watch_pulls(self._server, self.reachability)
 
-    async def read_secret(self, key: str) -> Json:
-        """A secret, by namespace/name. Raises subclasses of ClusterError."""
+    async def pod_usage(self) -> Sequence[PodUsage]:
+        """What each running pod uses; see framework.ports.UsageSource."""
+        return await pod_usage(self._usage_server)
+
+    async def issue(
+        self,
+        settings: IssuingSettings,
+        leadership: Leadership,
+        nodes: Callable[[], Collection[str] | None],
+    ) -> None:
+        """Answer agents' requests for certificates, until cancelled; see Issuer."""
+        await Issuer(self._server, self.reachability, settings, leadership, nodes).run()
+
+    async def read_secret(self, key: str) -> bytes:
+        """A secret, as JSON, by namespace/name. Raises subclasses of ClusterError."""
         namespace, _, name = (quote(part, safe="") for part in key.partition("/"))
         return await self._server.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
 
@@ -231,10 +262,11 @@ class KubeCluster:
         raise StorageChangedError(f"claim {key} keeps changing")
 
     async def _patch_unchanged(
-        self, path: str, manifest: Json, annotations: dict[str, str], change: Json
+        self, path: str, manifest: bytes, annotations: dict[str, str], change: Json
     ) -> bool:
         """Change an object that still is as `manifest` says. False when it is not."""
-        version = {name: manifest["metadata"][name] for name in ("uid", "resourceVersion")}
+        now = decode(manifest, Named, path).metadata
+        version = {"uid": now.uid, "resourceVersion": now.resource_version}
         body = {"metadata": {**version, "annotations": annotations}, **change}
         try:
             await self._server.patch(path, body, self._fence)

@@ -1,4 +1,4 @@
-"""API objects -> the framework's Node, Pod and Resource, also where an object can't be read.
+"""API objects -> the framework's Node, Pod and ClusterObject, also where an object can't be read.
 
 kubeobjects/ reads them. An object that can't be read must neither end the watch nor be used: such
 a node takes no pods, such a pod has a `problem`, and such a claim or volume is missing.
@@ -8,12 +8,13 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from leadline_controller.framework.cluster_objects import SELECTING, ClusterObject, Unreadable
 from leadline_controller.framework.model import PODS, Node, Pod
 from leadline_controller.framework.ports import ClusterError, NotFoundError
-from leadline_controller.framework.resources import SELECTING, Resource, Unreadable
-from leadline_controller.kubeobjects.manifest import PodTemplates, read_node, read_pod
-from leadline_controller.kubeobjects.resources import READERS
-from leadline_controller.parsing.fields import FieldError, replace_surrogates
+from leadline_controller.kubeobjects.cluster_objects import READERS
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import plain
 
 Json = dict[str, Any]
 _MAX_WARNINGS = 1000
@@ -22,56 +23,52 @@ _log = logging.getLogger(__name__)
 
 
 class Converter:
-    """Converts the objects of one cluster and logs once for each what can't be read."""
+    """Converts the objects of one cluster, as JSON, and logs once for each what can't be read."""
 
     def __init__(self) -> None:
         self._warned: dict[str, str] = {}
-        self._templates = PodTemplates()
 
-    def node(self, manifest: Json) -> Node | None:
+    def node(self, manifest: object) -> Node | None:
         """The node, unschedulable when it can't be read; None when its name can't be read."""
-        name = _text(manifest, "metadata", "name")
         try:
             node = read_node(manifest)
         except FieldError as error:
+            name = _text(_plain(manifest), "metadata", "name")
             self._warn_once(f"node {name}", f"{error}; it takes no pods until this is fixed")
             return Node(name=name, unschedulable=True, ready=False) if name else None
-        self._warned.pop(f"node {name}", None)
+        self._warned.pop(f"node {node.name}", None)
         return node
 
-    def pod(self, manifest: Json) -> Pod | None:
+    def pod(self, manifest: object) -> Pod | None:
         """The pod, with a `problem` when it can't be read; None when its name can't be read."""
-        namespace, name = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
-        key = f"pod {namespace}/{name}"
         try:
-            pod = read_pod(manifest, templates=self._templates)
+            pod = read_pod(manifest)
         except FieldError as error:
-            known = _read_without_constraints(manifest)
+            data = _plain(manifest)
+            known = _read_without_constraints(data)
             if known is not None:
                 return replace(known, problem=str(error))
-            pod = _read_identity(manifest, str(error))
+            pod = _read_identity(data, str(error))
             if not pod.name:
-                self._warn_once(key, f"{error}; ignored")
+                self._warn_once(f"pod {pod.key}", f"{error}; ignored")
                 return None
             if pod.node_name and not pod.finished:
-                self._warn_once(
-                    key, f"{error}; its requests on node {pod.node_name} are not counted"
-                )
+                without = f"its requests on node {pod.node_name} are not counted"
+                self._warn_once(f"pod {pod.key}", f"{error}; {without}")
             return pod
-        self._warned.pop(key, None)
+        self._warned.pop(f"pod {pod.key}", None)
         return pod
 
-    def resource(self, kind: str, manifest: Json) -> Resource | None:
+    def cluster_object(self, kind: str, manifest: object) -> ClusterObject | None:
         """The object of a kind in READERS; None when it can't be read."""
-        parts = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
-        key = f"{kind} {'/'.join(filter(None, parts))}"
         try:
-            resource = READERS[kind](manifest, "")
+            found = READERS[kind](manifest, "")
         except FieldError as error:
-            self._warn_once(key, f"{error}; ignored")
+            self._warn_once(_named(kind, manifest), f"{error}; ignored")
             return None
-        self._warned.pop(key, None)
-        return resource
+        if self._warned:
+            self._warned.pop(_named(kind, manifest), None)
+        return found
 
     def unreadable(self, kind: str, error: ClusterError) -> tuple[Unreadable, ...]:
         """The placeholders of a kind that can't be listed: none when the server does not have it,
@@ -91,6 +88,15 @@ class Converter:
                 self._warned.clear()  # most of these objects are gone
             self._warned[what] = problem
             _log.warning("%s: %s", what, problem)
+
+
+def _plain(manifest: object) -> Json:
+    """The object as dictionaries and lists; empty if it is none."""
+    try:
+        data = plain(manifest, "")
+    except FieldError:
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def _read_without_constraints(manifest: Json) -> Pod | None:
@@ -121,7 +127,13 @@ def _read_identity(manifest: Json, problem: str) -> Pod:
     )
 
 
+def _named(kind: str, manifest: object) -> str:
+    data = _plain(manifest)
+    parts = (_text(data, "metadata", part) for part in ("namespace", "name"))
+    return f"{kind} {'/'.join(filter(None, parts))}"
+
+
 def _text(manifest: Json, section: str, name: str) -> str:
     inside = manifest.get(section)
     value = inside.get(name) if isinstance(inside, dict) else None
-    return replace_surrogates(value) if isinstance(value, str) else ""
+    return value if isinstance(value, str) else ""

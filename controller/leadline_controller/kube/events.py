@@ -30,11 +30,10 @@ _MAX_INSTANCE_CHARS = 128
 
 @dataclass(slots=True)
 class _Series:
-    """An event and its repeats. path: of the event on the server; empty while the request is
-    under way. count: of all repeats, written or not."""
+    """An event and its repeats."""
 
-    path: str = ""
-    count: int = 1
+    path: str = ""  # of the event on the server; empty while the request is under way
+    count: int = 1  # of all repeats, written or not
 
 
 @dataclass(slots=True)

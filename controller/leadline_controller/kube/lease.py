@@ -1,7 +1,9 @@
 """The Lease on the API server, which the controllers compete for."""
 
 from collections.abc import AsyncGenerator, Awaitable
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from leadline_controller.framework.ports import (
     ClusterError,
@@ -13,6 +15,9 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.kube.client import ApiServer, Json, micro_time
 from leadline_controller.kube.reachability import ReachabilityLog
+from leadline_controller.kubeobjects.schema import Part
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
 
 NAMESPACE, NAME = "kube-system", "leadline-controller"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -20,6 +25,23 @@ _LEASE = f"{_LEASES}/{NAME}"
 # Requests show before that whether the connection is alive.
 _FOLLOW_S = 300
 _LATE_S = 15.0
+
+
+class _LeaseMetadata(Part):
+    resource_version: Annotated[str, Meta(min_length=1, description="text")]
+
+
+class _LeaseSpec(Part):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: str = ""
+    renew_time: str = ""
+    lease_transitions: int = 0
+
+
+class _Lease(Part):
+    metadata: _LeaseMetadata
+    spec: _LeaseSpec = _LeaseSpec()
 
 
 class KubeLease:
@@ -51,7 +73,7 @@ class KubeLease:
         except (ConflictError, NotFoundError) as error:
             raise LeaseChangedError(str(error)) from None
 
-    async def _answer(self, request: Awaitable[Json]) -> LeaseRecord:
+    async def _answer(self, request: Awaitable[bytes]) -> LeaseRecord:
         """The Lease that answers a request. That it is missing or changed is an answer, too."""
         try:
             lease = await request
@@ -71,10 +93,9 @@ class KubeLease:
         query["timeoutSeconds"] = str(_FOLLOW_S)
         async with self._server.stream(_LEASES, query, _FOLLOW_S + _LATE_S) as events:
             async for event in events:
-                lease: Json = event.get("object") or {}
-                if event.get("type") in ("ADDED", "MODIFIED"):
-                    yield _record(lease).holder
-                elif event.get("type") == "DELETED":
+                if event.type in ("ADDED", "MODIFIED"):
+                    yield _record(event.object).holder
+                elif event.type == "DELETED":
                     yield ""
 
 
@@ -94,25 +115,18 @@ def _body(holder: str, duration_s: int, over: LeaseRecord | None) -> Json:
     return {**kind, "metadata": metadata, "spec": spec}
 
 
-def _record(lease: Json) -> LeaseRecord:
+def _record(answer: object) -> LeaseRecord:
     """Raises UnavailableError when the answer is not a Lease but, say, a proxy's."""
-    metadata, spec = lease.get("metadata"), lease.get("spec", {})
-    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    if not isinstance(version, str) or not version or not isinstance(spec, dict):
-        raise UnavailableError(f"{_LEASE}: the answer is not a Lease")
+    try:
+        lease = decode(answer, _Lease, "lease")
+    except FieldError as error:
+        raise UnavailableError(f"{_LEASE}: the answer is not a Lease: {error}") from None
+    spec = lease.spec
     return LeaseRecord(
-        holder=_text(spec.get("holderIdentity")),
-        duration_s=_integer(spec.get("leaseDurationSeconds")),
-        acquired=_text(spec.get("acquireTime")),
-        renewed=_text(spec.get("renewTime")),
-        transitions=_integer(spec.get("leaseTransitions")),
-        version=version,
+        holder=spec.holder_identity,
+        duration_s=spec.lease_duration_seconds,
+        acquired=spec.acquire_time,
+        renewed=spec.renew_time,
+        transitions=spec.lease_transitions,
+        version=lease.metadata.resource_version,
     )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _integer(value: Any) -> int:
-    return value if isinstance(value, int) else 0

@@ -1,9 +1,11 @@
-"""What the controllers keep about rescheduling, in a ConfigMap: moves in progress and the pause.
+"""What the controllers keep in a ConfigMap: moves in progress, the pause, and what was told.
 
 It is not in the Lease, because each write there makes the leader's next renewal conflict.
 """
 
 from collections.abc import Mapping
+
+from msgspec import field
 
 from leadline_controller.framework.ports import (
     ConflictError,
@@ -13,9 +15,16 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.kube.client import ApiServer
+from leadline_controller.kubeobjects.schema import Part
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
 
 NAMESPACE, NAME = "kube-system", "leadline-rescheduling"
 _MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
+
+class _ConfigMap(Part):
+    data: dict[str, str] = field(default_factory=dict)
 
 
 class Notes:
@@ -27,12 +36,11 @@ class Notes:
     async def read(self) -> Mapping[str, str]:
         """Key -> text; empty without the ConfigMap. Raises subclasses of ClusterError."""
         try:
-            data = (await self._server.get(f"{_MAPS}/{NAME}")).get("data") or {}
+            return decode(await self._server.get(f"{_MAPS}/{NAME}"), _ConfigMap, "").data
         except NotFoundError:
             return {}
-        if not isinstance(data, dict):
-            raise UnavailableError(f"{_MAPS}/{NAME}: the answer is not a ConfigMap")
-        return {str(key): text for key, text in data.items() if isinstance(text, str)}
+        except FieldError as error:
+            raise UnavailableError(f"{_MAPS}/{NAME} is not a ConfigMap: {error}") from None
 
     async def write(self, key: str, text: str | None, fence: Fence | None) -> None:
         """Replace one note, or remove it; the others stay. Raises subclasses of ClusterError."""
@@ -51,5 +59,5 @@ class Notes:
             except ForbiddenError:  # the manifests have it, in place of the right to create any
                 raise NotFoundError(
                     f"the ConfigMap {NAMESPACE}/{NAME} is missing: "
-                    "apply what `leadline kube manifests --rescheduling` prints"
+                    "apply what `leadline kube manifests --rescheduling` or `--notify` prints"
                 ) from None

@@ -23,10 +23,10 @@ class RequestFailure:
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """How the API server is reached. answered_s: when it answered last, whatever was asked, and
-    by_path, the same for each path; seconds on CLOCK_MONOTONIC."""
+    """How the API server is reached."""
 
     url: str
+    # When it answered last, whatever was asked, and for each path; seconds on CLOCK_MONOTONIC.
     answered_s: float | None
     by_path: dict[str, float]
     failures: tuple[RequestFailure, ...]
@@ -60,7 +60,7 @@ class ReachabilityLog:
         if self._failing.pop(path, None) and not self._failing:
             log.info("API server %s answers again", self._url)
 
-    def reading(self) -> Reachability:
+    def status(self) -> Reachability:
         """What fails now, the longest first."""
         failures = sorted((each for _, each in self._failing.values()), key=lambda x: x.since_s)
         answered_s = max(self._answered_s.values(), default=None)

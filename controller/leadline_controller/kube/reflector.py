@@ -15,7 +15,9 @@ from functools import partial
 from random import SystemRandom
 from typing import Any, Generic, TypeVar
 
-from leadline_controller.framework.model import Node, Pod
+import msgspec
+from msgspec import Raw
+
 from leadline_controller.framework.ports import (
     ClusterChange,
     ClusterError,
@@ -24,23 +26,26 @@ from leadline_controller.framework.ports import (
     NodeChanged,
     NodeDeleted,
     NotFoundError,
+    ObjectChanged,
+    ObjectDeleted,
     PodChanged,
     PodDeleted,
     Relisted,
-    ResourceChanged,
-    ResourceDeleted,
+    UnavailableError,
 )
-from leadline_controller.framework.resources import Resource
 from leadline_controller.kube.client import (
     ApiServer,
     ExpiredError,
-    Json,
+    WatchEvent,
     error_for,
 )
 from leadline_controller.kube.convert import Converter
 from leadline_controller.kube.reachability import ReachabilityLog
-from leadline_controller.kubeobjects.images import read_pull
+from leadline_controller.kubeobjects.image_pulls import read_pull
+from leadline_controller.kubeobjects.schema import Part
 from leadline_controller.logs import ErrorLog
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
 
 # The kinds besides nodes and pods. Pods that need none of them are scheduled without them.
 RESOURCES = {
@@ -69,12 +74,32 @@ _LATE_S = 15.0
 # A watch that ended earlier has failed.
 _MIN_WATCH_S = 10.0
 _PAGE_SIZE = 500
+_AT_ONCE = 50  # objects of a page that are read before others have their turn
 _MAX_PULLS = 10_000
 _NOT_LISTED = ""
 _RANDOM = SystemRandom()
 _log = logging.getLogger(__name__)
-T = TypeVar("T", bound=Node | Pod | Resource | ImagePull)
+T = TypeVar("T")
 _PULL_EVENTS = ("Pulling", "Pulled")
+
+
+class _ListMetadata(Part):
+    resource_version: str = ""
+    more: str = msgspec.field(default="", name="continue")
+
+
+class _Page(Part):
+    items: tuple[Raw, ...] = ()
+    metadata: _ListMetadata = _ListMetadata()
+
+
+class _Object(Part):
+    """Any object."""
+
+    metadata: _ListMetadata = _ListMetadata()
+    # code, message: of a Status.
+    code: int = 500
+    message: str = ""
 
 
 async def watch_cluster(
@@ -92,9 +117,9 @@ async def watch_cluster(
     others = [
         reflect(
             path,
-            partial(convert.resource, kind),
-            ResourceChanged,
-            ResourceDeleted,
+            partial(convert.cluster_object, kind),
+            ObjectChanged,
+            ObjectDeleted,
             partial(convert.unreadable, path.rpartition("/")[2]),
         )
         for kind, path in RESOURCES.items()
@@ -200,24 +225,21 @@ async def _watch_until_relist(
 
 @dataclass(frozen=True, slots=True)
 class Reflector(Generic[T]):
-    """Lists and watches one kind.
-
-    watch_s: the least and the most time after which the server is to end a watch. late_s: a watch
-    that lasts longer by this is given up. read: converts a manifest; None when
-    the object is to be ignored. changed, deleted: make the change to report. placeholders: the
-    objects to report while the kind can't be read or the server does not have it; None for a
-    kind without which nothing works. selected: a field selector, as query parameters.
-    """
+    """Lists and watches one kind."""
 
     server: ApiServer
     reachability: ReachabilityLog
-    watch_s: tuple[int, int]
-    late_s: float
+    watch_s: tuple[int, int]  # the least and the most time after which the server is to end a watch
+    late_s: float  # a watch that lasts longer by this is given up
     path: str
-    read: Callable[[Json], T | None]
+    read: Callable[[object], T | None]  # converts an object, as JSON; None when it is to be ignored
+    # changed, deleted: make the change to report.
     changed: Callable[[T], Any]
     deleted: Callable[[T], Any]
+    # The objects to report while the kind can't be read or the server does not have it; None for a
+    # kind without which nothing works.
     placeholders: Callable[[ClusterError], tuple[T, ...]] | None = None
+    # A field selector, as query parameters.
     selected: Mapping[str, str] = field(default_factory=dict)
 
     async def list(self) -> tuple[tuple[T, ...], str]:
@@ -308,25 +330,32 @@ class Reflector(Generic[T]):
         found: list[T] = []
         query = {**self.selected, "limit": str(_PAGE_SIZE)}
         while True:
-            page = await self.server.get(self.path, **query)
-            for manifest in page.get("items") or ():
+            try:
+                page = decode(await self.server.get(self.path, **query), _Page, self.path)
+            except FieldError as error:
+                raise UnavailableError(f"the answer is not a list: {error}") from None
+            for number, manifest in enumerate(page.items):
                 if (known := self.read(manifest)) is not None:
                     found.append(known)
-            metadata = page.get("metadata", {})
-            if not metadata.get("continue"):
-                return tuple(found), str(metadata.get("resourceVersion", ""))
-            query["continue"] = metadata["continue"]
+                if number % _AT_ONCE == 0:  # others have their turn meanwhile
+                    await asyncio.sleep(0)
+            if not page.metadata.more:
+                return tuple(found), page.metadata.resource_version
+            query["continue"] = page.metadata.more
 
-    def _report(self, event: Json, report: Callable[[Any], None]) -> str:
+    def _report(self, event: WatchEvent, report: Callable[[Any], None]) -> str:
         """Report the change of an event. Returns its version. Raises the ClusterError of an ERROR
         event."""
-        manifest: Json = event.get("object") or {}
-        metadata = manifest.get("metadata") or {}
-        if event.get("type") == "ERROR":
-            raise error_for(int(manifest.get("code") or 500), str(manifest.get("message", "")))
-        if event.get("type") != "BOOKMARK" and (known := self.read(manifest)) is not None:
-            report((self.deleted if event.get("type") == "DELETED" else self.changed)(known))
-        return str(metadata.get("resourceVersion", ""))
+        try:
+            about = decode(event.object, _Object, "event.object")
+        except FieldError as error:
+            _log.warning("watch of %s: %s; the event is left out", self.path, error)
+            return ""
+        if event.type == "ERROR":
+            raise error_for(about.code, about.message)
+        if event.type != "BOOKMARK" and (known := self.read(event.object)) is not None:
+            report((self.deleted if event.type == "DELETED" else self.changed)(known))
+        return about.metadata.resource_version
 
 
 def backoffs_s(first_s: float = 0.2, longest_s: float = 10.0) -> Iterator[float]:

@@ -31,24 +31,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the server is, and how to log in by TLS. ca_file: None for the system's authorities.
-    name: in the server's certificate, if not the URL's host. proxy: its URL, if there is one."""
+    """Where the server is, and how to log in by TLS."""
 
     url: str
-    ca_file: str | None = None
+    ca_file: str | None = None  # None for the system's authorities
     cert_file: str | None = None
     key_file: str | None = None
-    name: str | None = None
-    proxy: str | None = None
+    name: str | None = None  # in the server's certificate, if not the URL's host
+    proxy: str | None = None  # its URL, if there is one
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer of the server. retry_after_s: how long it asks to wait, 0 if it does not."""
+    """An answer of the server."""
 
     status: int
     body: bytes
-    retry_after_s: float
+    retry_after_s: float  # how long it asks to wait, 0 if it does not
 
 
 class Transport:

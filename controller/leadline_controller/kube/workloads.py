@@ -10,12 +10,49 @@ from leadline_controller.framework.ports import (
     UnavailableError,
     Workload,
 )
-from leadline_controller.kube.client import ApiServer, Json
-from leadline_controller.kubeobjects.manifest import read_owner
-from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.kube.client import ApiServer
+from leadline_controller.kubeobjects.manifest import controller_of
+from leadline_controller.kubeobjects.schema import (
+    Count,
+    Generation,
+    Named,
+    Object,
+    OwnerReference,
+    Part,
+)
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
 
 EXTRA = "leadline.dev/extra-replica"
-_MAX_REPLICAS = 2**31 - 1
+
+
+class _Strategy(Part):
+    type: str = ""
+
+
+class _DeploymentSpec(Part):
+    replicas: Count = 1
+    paused: bool = False
+    strategy: _Strategy = _Strategy()
+
+
+class _DeploymentStatus(Part):
+    observed_generation: Generation = 0
+    replicas: Count = 0
+    updated_replicas: Count = 0
+    available_replicas: Count = 0
+
+
+class _Deployment(Object[_DeploymentSpec]):
+    status: _DeploymentStatus = _DeploymentStatus()
+
+
+class _ScalerSpec(Part):
+    scale_target_ref: OwnerReference
+
+
+class _Scalers(Part):
+    items: tuple[Object[_ScalerSpec], ...] = ()
 
 
 class Workloads:
@@ -31,7 +68,7 @@ class Workloads:
         try:
             if owner.kind == "ReplicaSet":
                 made = await self._server.get(_path(namespace, "replicasets", owner.name))
-                above = read_owner(Fields(made, "replicaset").object("metadata"))
+                above = controller_of(decode(made, Named, "replicaset").metadata)
             if above is None or above.kind != "Deployment":
                 return None
             found = await self._server.get(_path(namespace, "deployments", above.name))
@@ -62,11 +99,8 @@ class Workloads:
             found = await self._server.get(path)
         except ClusterError:
             return True
-        return any(
-            target.text("kind", "") == "Deployment" and target.text("name", "") == name
-            for scaler in Fields(found, "").objects("items")
-            for target in [scaler.object("spec").object("scaleTargetRef")]
-        )
+        targets = [each.spec.scale_target_ref for each in decode(found, _Scalers, path).items]
+        return any((each.kind, each.name) == ("Deployment", name) for each in targets)
 
 
 def _path(namespace: str, kind: str, name: str) -> str:
@@ -74,27 +108,20 @@ def _path(namespace: str, kind: str, name: str) -> str:
     return f"/apis/apps/v1/namespaces/{space}/{kind}/{name}"
 
 
-def _read(manifest: Json, *, autoscaled: bool) -> Workload:
-    made = Fields(manifest, "deployment")
-    metadata, spec, status = made.object("metadata"), made.object("spec"), made.object("status")
-    replicas = spec.integer("replicas", 0, _MAX_REPLICAS)
-    replicas = 1 if replicas is None else replicas
-    counts = [
-        status.integer(name, 0, _MAX_REPLICAS) or 0
-        for name in ("replicas", "updatedReplicas", "availableReplicas")
-    ]
-    observed = status.integer("observedGeneration", 0, 2**62) or 0
-    generation = metadata.integer("generation", 0, 2**62) or 0
+def _read(answer: bytes, *, autoscaled: bool) -> Workload:
+    made = decode(answer, _Deployment, "deployment")
+    metadata, spec, status = made.metadata, made.spec, made.status
+    counts = status.replicas, status.updated_replicas, status.available_replicas
     return Workload(
-        namespace=metadata.name("namespace"),
-        name=metadata.name("name"),
-        uid=metadata.name("uid"),
-        version=metadata.text("resourceVersion"),
-        replicas=replicas,
-        settled=observed >= generation
-        and counts == [replicas] * 3
-        and not spec.flag("paused", default=False),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        replicas=spec.replicas,
+        rolled_out=status.observed_generation >= metadata.generation
+        and counts == (spec.replicas,) * 3
+        and not spec.paused,
         autoscaled=autoscaled,
-        extra=metadata.text_map("annotations").get(EXTRA),
-        recreates=spec.object("strategy").text("type", "") == "Recreate",
+        extra=metadata.annotations.get(EXTRA),
+        recreates=spec.strategy.type == "Recreate",
     )

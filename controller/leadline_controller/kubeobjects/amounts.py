@@ -4,10 +4,7 @@ Init containers count at their peak while sidecars add up; overhead, pod-level r
 pods in the middle of a resize count as well.
 """
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterator
-from functools import partial
-from typing import TypeVar
+from collections.abc import Container
 
 from leadline_controller.framework.model import (
     CPU,
@@ -17,156 +14,141 @@ from leadline_controller.framework.model import (
     PendingResize,
 )
 from leadline_controller.framework.quantity import MAX_AMOUNT, QuantityError, parse_quantity
-from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.kubeobjects.schema import PodSpec, PodStatus, Quantities, Resources
+from leadline_controller.parsing.fields import FieldError, shown
 
+Amounts = dict[str, int]  # base units by resource
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
-_parse_cpu = partial(parse_quantity, per_unit=1000)
-T = TypeVar("T")
-Amounts = Counter[str]
 
 
-def read_resource_list(amounts: Fields) -> dict[str, int]:
+def read_amounts(quantities: Quantities, path: str) -> Amounts:
     """A resource list ("cpu": "500m") in base units. Raises FieldError."""
     found = {}
-    for name in amounts.data:
-        parse = _parse_cpu if name == CPU else parse_quantity
-        found[name] = read_quantity(amounts, name, parse, "a quantity like 500m, 4Gi or 2")
+    for name, value in quantities.items():
+        try:
+            found[name] = parse_quantity(str(value), per_unit=1000 if name == CPU else 1)
+        except ValueError as error:
+            raise quantity_error(error, f"{path}.{name}") from None
         if found[name] < 0:
-            raise amounts.error(name, "a quantity of 0 or more")
+            raise FieldError(f"{path}.{name}: expected a quantity of 0 or more, got {shown(value)}")
     return found
 
 
-def read_quantity(amounts: Fields, name: str, parse: Callable[[str], T], expected: str) -> T:
-    """The quantity in this field, parsed by `parse`. Raises FieldError."""
-    value = amounts.raw(name)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise amounts.error(name, expected)
-    try:
-        return parse(str(value))
-    except ValueError as error:  # a QuantityError, or a number too long to print
-        reason = error if isinstance(error, QuantityError) else "far too large"
-        raise FieldError(f"{amounts.at(name)}: {reason}") from None
+def quantity_error(error: ValueError, path: str) -> FieldError:
+    """What to raise for this error of a quantity's parser, or of str() of a long number."""
+    return FieldError(f"{path}: {error if isinstance(error, QuantityError) else 'far too large'}")
 
 
-def resize_reason(status: Fields) -> str:
+def resize_reason(status: PodStatus) -> str:
     """Why the kubelet does not carry out a resize of the pod: "Deferred" or "Infeasible"; "" if
     there is none, or one that goes on."""
-    reasons = [
-        condition.text("reason", "")
-        for condition in status.objects("conditions")
-        if condition.text("type") == "PodResizePending"
-    ]
-    reasons.append(status.text("resize", ""))  # before Kubernetes 1.33
+    reasons = [each.reason for each in status.conditions if each.type == "PodResizePending"]
+    reasons.append(status.resize)  # before Kubernetes 1.33
     return next((each for each in reasons if each in ("Deferred", "Infeasible")), "")
 
 
-def pod_requests(spec: Fields, status: Fields, *, held: bool = False) -> dict[str, int]:
-    """The pod's effective request, in base units. held: without a resize that is not carried out
-    yet.
+def pod_requests(spec: PodSpec, status: PodStatus, path: str, *, held: bool = False) -> Amounts:
+    """The pod's effective request, in base units. path: of the pod. held: without a resize that is
+    not carried out yet. Raises FieldError.
 
     This is the sum of its containers and sidecars or, where that is larger, the peak while an
     init container runs beside the sidecars started before it. Pod-level requests replace both.
     Overhead is added.
     """
     infeasible = held or resize_reason(status) == "Infeasible"
-    allocated = {
-        container.text("name"): _allocated(container)
-        for kind in ("containerStatuses", "initContainerStatuses")
-        for container in status.objects(kind)
+    in_force: dict[str, Amounts | None] = {
+        each.name: _in_force(each.resources, each.allocated_resources, f"{path}.status.{kind}[{i}]")
+        for kind, statuses in (
+            ("containerStatuses", status.container_statuses),
+            ("initContainerStatuses", status.init_container_statuses),
+        )
+        for i, each in enumerate(statuses)
     }
-
-    def charged(container: Fields) -> Amounts:
-        held = allocated.get(container.text("name", ""))
-        return _during_resize(_requests(container), held, infeasible)
-
-    total: Amounts = Counter()
-    for container in spec.objects("containers"):
-        total.update(charged(container))  # adds, in time proportional to what is added
-    sidecars: Amounts = Counter()
-    peak: Amounts = Counter()
-    for container in spec.objects("initContainers"):
+    total: Amounts = {}
+    for i, container in enumerate(spec.containers):
+        desired = _requests(container.resources, f"{path}.spec.containers[{i}].resources")
+        _add(total, _during_resize(desired, in_force.get(container.name), infeasible))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for i, container in enumerate(spec.init_containers):
         # Sidecars only add up, so what a container does not name is at its peak at the end.
-        if is_sidecar(container):
-            sidecars.update(charged(container))
+        desired = _requests(container.resources, f"{path}.spec.initContainers[{i}].resources")
+        if container.is_sidecar:
+            _add(sidecars, _during_resize(desired, in_force.get(container.name), infeasible))
         else:
-            for name, amount in _requests(container).items():
-                peak[name] = max(peak[name], amount + sidecars[name])
-    total = (total + sidecars) | peak
+            peak = _larger(peak, {name: a + sidecars.get(name, 0) for name, a in desired.items()})
+    _add(total, sidecars)
+    total = _larger(total, peak)
     # A pod-level limit is the default only for a resource that no container requests.
-    stated = _requests(spec, taken=total).items()
-    pod_level = Counter({name: amount for name, amount in stated if name.startswith(_POD_LEVEL)})
-    in_force = _during_resize(pod_level, _allocated(status), infeasible)
-    total = Counter({**total, **{name: in_force[name] for name in pod_level}})
-    total += Counter(read_resource_list(spec.object("overhead")))
-    return {name: min(amount, MAX_AMOUNT) for name, amount in total.items()}
+    taken = {name for name, amount in total.items() if amount}
+    stated = _requests(spec.resources, f"{path}.spec.resources", taken)
+    level = {name: each for name, each in stated.items() if name.startswith(_POD_LEVEL)}
+    if level:
+        allocated = _in_force(status.resources, status.allocated_resources, f"{path}.status")
+        now = _during_resize(level, allocated, infeasible)
+        total |= {name: now.get(name, 0) for name in level}
+    _add(total, read_amounts(spec.overhead, f"{path}.spec.overhead"))
+    return {name: min(amount, MAX_AMOUNT) for name, amount in total.items() if amount}
 
 
-def read_resize(spec: Fields, status: Fields) -> PendingResize | None:
+def read_resize(spec: PodSpec, status: PodStatus, path: str) -> PendingResize | None:
     """The resize that the pod's kubelet cannot carry out; None without one. Raises FieldError."""
     reason = resize_reason(status)
     if not reason:
         return None
     containers = []
-    for container in lasting_containers(spec):
-        resources = container.object("resources")
-        named = {
-            kind: {name: str(resources.object(kind).raw(name)) for name in (CPU, MEMORY)}
-            for kind in ("requests", "limits")
-        }
-        given = {
-            kind: {name: text for name, text in amounts.items() if resources.object(kind).has(name)}
-            for kind, amounts in named.items()
-        }
-        name, sidecar = container.text("name", ""), is_sidecar(container)
-        containers.append(ContainerResources(name, **given, is_sidecar=sidecar))
-    before = {**pod_requests(spec, status, held=True), PODS: 1}
-    after = {**pod_requests(spec, Fields({}, status.path)), PODS: 1}
+    for container in spec.lasting:
+        requests, limits = (
+            {name: str(amounts[name]) for name in (CPU, MEMORY) if name in amounts}
+            for amounts in (container.resources.requests, container.resources.limits)
+        )
+        containers.append(
+            ContainerResources(container.name, requests, limits, container.is_sidecar)
+        )
+    before = {**pod_requests(spec, status, path, held=True), PODS: 1}
+    after = {**pod_requests(spec, PodStatus(), path), PODS: 1}
     return PendingResize(reason, before, after, tuple(containers))
 
 
-def pod_limits(spec: Fields) -> dict[str, int]:
+def pod_limits(spec: PodSpec, path: str) -> Amounts:
     """The pod's limits, in base units; a resource that some container does not limit has none."""
-    each = [
-        read_resource_list(container.object("resources").object("limits"))
-        for container in lasting_containers(spec)
-    ]
+    each = [read_amounts(of.resources.limits, f"{path}.spec: limits") for of in spec.lasting]
     limited = set(each[0]).intersection(*each) if each else set()
-    overhead = Counter(read_resource_list(spec.object("overhead")))
-    summed = {name: sum(limits[name] for limits in each) + overhead[name] for name in limited}
-    return {**summed, **read_resource_list(spec.object("resources").object("limits"))}
+    overhead = read_amounts(spec.overhead, f"{path}.spec.overhead")
+    summed = {name: sum(of[name] for of in each) + overhead.get(name, 0) for name in limited}
+    return {**summed, **read_amounts(spec.resources.limits, f"{path}.spec.resources.limits")}
 
 
-def lasting_containers(spec: Fields) -> Iterator[Fields]:
-    """The containers and sidecars."""
-    yield from spec.objects("containers")
-    yield from filter(is_sidecar, spec.objects("initContainers"))
-
-
-def is_sidecar(container: Fields) -> bool:
-    """Whether an init container runs as long as the pod does."""
-    return container.text("restartPolicy", "") == "Always"
-
-
-def _requests(owner: Fields, taken: Container[str] = ()) -> Amounts:
+def _requests(resources: Resources, path: str, taken: Container[str] = ()) -> Amounts:
     """The requests of a container or pod. The API server uses its limits as defaults, except for
     the resources in `taken`."""
-    resources = owner.object("resources")
-    limits = read_resource_list(resources.object("limits"))
+    limits = read_amounts(resources.limits, f"{path}.limits") if resources.limits else {}
     defaults = {name: amount for name, amount in limits.items() if name not in taken}
-    return Counter({**defaults, **read_resource_list(resources.object("requests"))})
+    return {**defaults, **read_amounts(resources.requests, f"{path}.requests")}
 
 
-def _during_resize(desired: Amounts, allocated: Amounts | None, infeasible: bool) -> Amounts:
-    """The larger of what is desired and what is allocated; an infeasible resize does not count."""
-    if allocated is None:
+def _during_resize(desired: Amounts, in_force: Amounts | None, infeasible: bool) -> Amounts:
+    """The larger of what is desired and what is in force; an infeasible resize does not count."""
+    if in_force is None:
         return desired
-    return allocated if infeasible else desired | allocated
+    return in_force if infeasible else _larger(desired, in_force)
 
 
-def _allocated(status: Fields) -> Amounts | None:
+def _in_force(resources: Resources | None, allocated: Quantities, path: str) -> Amounts | None:
     """The larger of what the kubelet has allocated and what is in force; None when the status of
     the container or pod does not tell."""
-    if not status.has("resources"):
+    if resources is None:
         return None
-    allocated = Counter(read_resource_list(status.object("allocatedResources")))
-    return allocated | Counter(read_resource_list(status.object("resources").object("requests")))
+    return _larger(
+        read_amounts(allocated, f"{path}.allocatedResources"),
+        read_amounts(resources.requests, f"{path}.resources.requests"),
+    )
+
+
+def _larger(one: Amounts, other: Amounts) -> Amounts:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def _add(total: Amounts, amounts: Amounts) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount

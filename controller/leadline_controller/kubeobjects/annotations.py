@@ -12,9 +12,12 @@ from leadline_controller.framework.model import PodAnnotations
 from leadline_controller.parsing.fields import quoted, shown
 
 PREFIX = "leadline.dev/"
+DELETION_ORDER = f"{PREFIX}deletion-order"
 _NUMBERS = ("data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-edge-ratio")
 # What Leadline reads or writes. The contract tests hold docs/annotations.md to it.
-POD_ANNOTATIONS = (*_NUMBERS, "profile-ms", "user-node", "keep", "predicted-ms")
+POD_ANNOTATIONS = (
+    *(*_NUMBERS, "profile-ms", "user-node", "keep", "predicted-ms", "deletion-order"),
+)
 NODE_LABELS = ("tier", "bandwidth-mbps", "class", "preferred-node", "lab")
 _MAX_SHOWN = 80
 _MAX_WARNINGS = 4
@@ -40,6 +43,8 @@ def read_annotations(annotations: Mapping[str, str]) -> PodAnnotations:
             found[field] = _profile(key, text)
         elif name == "user-node":
             found[field] = text
+        elif key == DELETION_ORDER:
+            found[field] = read_flag(f"annotation {key}", text)
     read = PodAnnotations(**found)
     if read.qos_edge_ratio is not None and read.qos_edge_ratio > 1:
         raise AnnotationError(
@@ -100,6 +105,13 @@ def is_amount(text: str) -> bool:
         return 0 <= float(text) < math.inf
     except ValueError:
         return False
+
+
+def read_flag(key: str, text: str) -> bool:
+    """Whether it is true. key: where it is. Raises AnnotationError."""
+    if text not in ("true", "false"):
+        raise AnnotationError(f"{key}: expected true or false, got {shown(text)}")
+    return text == "true"
 
 
 def _number(key: str, text: object) -> float:

@@ -5,7 +5,9 @@ Also their limits. Anybody who may create pods writes these lists, the API serve
 them, and each attempt to schedule the pod evaluates them all.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct, structs
 
 from leadline_controller.framework.model import (
     NO_PREFERENCES,
@@ -17,30 +19,40 @@ from leadline_controller.framework.model import (
     WeightedTerm,
 )
 from leadline_controller.framework.selectors import Requirement
+from leadline_controller.kubeobjects.schema import (
+    NO_AFFINITY,
+    PREFERRED,
+    REQUIRED,
+    Expression,
+    PodSpec,
+    PodTerm,
+    PreferredNode,
+    Spread,
+    VolumeSource,
+)
 from leadline_controller.kubeobjects.selectors import read_selector, read_term
-from leadline_controller.parsing.fields import Fields
+from leadline_controller.parsing.fields import FieldError
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 # Kinds of disks without a claim, and the field that identifies a disk.
 _DISKS = {
-    "gcePersistentDisk": "pdName",
-    "awsElasticBlockStore": "volumeID",
-    "cinder": "volumeID",
-    "portworxVolume": "volumeID",
-    "azureDisk": "diskURI",
+    "gcePersistentDisk": "pd_name",
+    "awsElasticBlockStore": "volume_id",
+    "cinder": "volume_id",
+    "portworxVolume": "volume_id",
+    "azureDisk": "disk_uri",
     "iscsi": "iqn",
     "rbd": "image",
 }
-_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
-_CLAIMS_AND_DISKS = ("persistentVolumeClaim", "ephemeral", *_DISKS)
+_CLAIMS_AND_DISKS = frozenset(("persistentVolumeClaim", "ephemeral", *_DISKS))
 # Kinds of volumes without a claim that do not limit where the pod can run.
-_UNCONSTRAINED_VOLUMES = (
-    *("configMap", "secret", "downwardAPI", "projected", "emptyDir", "hostPath", "image"),
-    *("nfs", "csi", "cephfs", "glusterfs", "fc", "flexVolume", "flocker", "gitRepo", "quobyte"),
-    *("scaleIO", "storageos", "photonPersistentDisk", "azureFile", "vsphereVolume"),
+_UNCONSTRAINED_VOLUMES = frozenset(
+    (
+        *("configMap", "secret", "downwardAPI", "projected", "emptyDir", "hostPath", "image"),
+        *("nfs", "csi", "cephfs", "glusterfs", "fc", "flexVolume", "flocker", "gitRepo"),
+        *("quobyte", "scaleIO", "storageos", "photonPersistentDisk", "azureFile"),
+        "vsphereVolume",
+    )
 )
-_MAX_INT32 = 2**31 - 1
 
 MAX_CONSTRAINTS = 500
 MAX_VALUES = 10_000
@@ -52,214 +64,189 @@ _LIMITED = {
     MAX_VALUES: "labels, values in label expressions and ports",
     MAX_VOLUMES: "claims and disks",
 }
+_CONSTRAINTS = (PodTerm, PreferredNode, Spread)
 
 
 def read_affinity(
-    spec: Fields, kind: str, namespace: str, labels: Mapping[str, str]
+    terms: Iterable[PodTerm], kind: str, namespace: str, labels: Mapping[str, str], path: str
 ) -> tuple[AffinityTerm, ...]:
-    """The required terms of a pod's podAffinity or podAntiAffinity. Raises FieldError."""
-    terms = spec.object("affinity").object(kind).objects(_REQUIRED)
-    return tuple(_affinity_term(term, namespace, labels) for term in terms)
+    """The required terms of a pod's podAffinity or podAntiAffinity. path: of the pod. Raises
+    FieldError."""
+    at = f"{path}.spec.affinity.{kind}.{REQUIRED}"
+    return tuple(
+        _affinity_term(term, namespace, labels, f"{at}[{i}]") for i, term in enumerate(terms)
+    )
 
 
 def read_spread(
-    spec: Fields, labels: Mapping[str, str], action: str
+    spec: PodSpec, labels: Mapping[str, str], action: str, path: str
 ) -> tuple[SpreadConstraint, ...]:
     """The spread constraints with this whenUnsatisfiable. Raises FieldError."""
     return tuple(
-        _spread_constraint(constraint, labels)
-        for constraint in spec.objects("topologySpreadConstraints")
-        if constraint.choice("whenUnsatisfiable", *_ACTIONS, default=_ACTIONS[0]) == action
+        _spread_constraint(constraint, labels, f"{path}.spec.topologySpreadConstraints[{i}]")
+        for i, constraint in enumerate(spec.topology_spread_constraints)
+        if constraint.when_unsatisfiable == action
     )
 
 
-def read_preferences(spec: Fields, namespace: str, labels: Mapping[str, str]) -> Preferences:
+def read_preferences(
+    spec: PodSpec, namespace: str, labels: Mapping[str, str], path: str
+) -> Preferences:
     """What the pod prefers. Raises FieldError."""
-    affinity = spec.object("affinity")
+    affinity = spec.affinity
     nodes = tuple(
-        (_weight(each), read_term(each.object("preference")))
-        for each in affinity.object("nodeAffinity").objects(_PREFERRED)
+        (each.weight, read_term(each.preference)) for each in affinity.node_affinity.preferred
+    )
+    of_kinds = (
+        ("podAffinity", 1, affinity.pod_affinity),
+        ("podAntiAffinity", -1, affinity.pod_anti_affinity),
     )
     pods = tuple(
         WeightedTerm(
-            sign * _weight(each), _affinity_term(each.object("podAffinityTerm"), namespace, labels)
+            sign * each.weight,
+            _affinity_term(
+                *(each.pod_affinity_term, namespace, labels),
+                f"{path}.spec.affinity.{kind}.{PREFERRED}[{i}].podAffinityTerm",
+            ),
         )
-        for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1))
-        for each in affinity.object(kind).objects(_PREFERRED)
+        for kind, sign, of_kind in of_kinds
+        for i, each in enumerate(of_kind.preferred)
     )
-    spread = read_spread(spec, labels, "ScheduleAnyway")
+    spread = read_spread(spec, labels, "ScheduleAnyway", path)
     return Preferences(nodes, pods, spread) if nodes or pods or spread else NO_PREFERENCES
 
 
-def _weight(preferred: Fields) -> int:
-    weight = preferred.integer("weight", 1, 100)
-    if weight is None:
-        raise preferred.error("weight", "a whole number from 1 to 100")
-    return weight
-
-
-def read_volumes(spec: Fields) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], str | None]:
+def read_volumes(
+    spec: PodSpec, path: str
+) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], str | None]:
     """Claims, disks, and a sentence about a volume that is not supported. Raises FieldError."""
     claims: list[ClaimUse] = []
     disks: list[Disk] = []
     unsupported: str | None = None
-    for volume in spec.objects("volumes"):
-        for source, value in volume.data.items():
-            if source == "name" or source in _UNCONSTRAINED_VOLUMES or value is None:
+    for i, volume in enumerate(spec.volumes):
+        for kind, source in volume.items():
+            if kind in _UNCONSTRAINED_VOLUMES or isinstance(source, str):
                 continue
-            if source == "persistentVolumeClaim":
-                claims.append(ClaimUse(volume.object(source).name("claimName")))
-            elif source == "ephemeral":
-                claims.append(ClaimUse(volume.name("name"), ephemeral=True))
-            elif source in _DISKS:
-                disks.append(_disk(source, volume.object(source)))
+            at = f"{path}.spec.volumes[{i}].{kind}"
+            if kind == "persistentVolumeClaim":
+                if source.claim_name is None:
+                    raise FieldError(f"{at}.claimName: expected text, got nothing")
+                claims.append(ClaimUse(source.claim_name))
+            elif kind == "ephemeral":
+                claims.append(ClaimUse(str(volume.get("name", "")), ephemeral=True))
+            elif kind in _DISKS:
+                disks.append(_disk(kind, source, at))
             else:
-                unsupported = f"volumes of kind {source[:60]} are not supported"
+                unsupported = f"volumes of kind {kind[:60]} are not supported"
     return tuple(claims), tuple(disks), unsupported
 
 
-def read_needed_features(spec: Fields) -> tuple[str, ...]:
+def _disk(kind: str, source: VolumeSource, path: str) -> Disk:
+    name: str = getattr(source, _DISKS[kind])
+    if not name:
+        raise FieldError(f"{path}: expected what identifies the disk, got nothing")
+    if kind == "rbd":
+        name = f"{source.pool}/{name}"
+    return Disk(kind, name, frozenset(source.monitors), source.read_only)
+
+
+def read_needed_features(spec: PodSpec) -> tuple[str, ...]:
     """The features that the node's kubelet must declare (Kubernetes 1.36)."""
     found = []
-    rules = (
-        rule
-        for kind in ("containers", "initContainers")
-        for container in spec.objects(kind)
-        for rule in container.objects("restartPolicyRules")
-    )
-    if any(rule.text("action", "") == "RestartAllContainers" for rule in rules):
+    containers = (*spec.containers, *spec.init_containers)
+    rules = (rule for container in containers for rule in container.restart_policy_rules)
+    if any(rule.action == "RestartAllContainers" for rule in rules):
         found.append("RestartAllContainersOnContainerExits")
-    if spec.flag("hostNetwork", default=False) and not spec.flag("hostUsers", default=True):
+    if spec.host_network and not spec.host_users:
         found.append("UserNamespacesHostNetworkSupport")
     return tuple(found)
 
 
-def _affinity_term(term: Fields, namespace: str, labels: Mapping[str, str]) -> AffinityTerm:
-    namespaces = frozenset(term.texts("namespaces"))
-    namespace_selector = read_selector(term, "namespaceSelector")
+def _affinity_term(
+    term: PodTerm, namespace: str, labels: Mapping[str, str], path: str
+) -> AffinityTerm:
+    namespaces = frozenset(term.namespaces)
+    namespace_selector = read_selector(term.namespace_selector, f"{path}.namespaceSelector")
     if not namespaces and namespace_selector is None:
         namespaces = frozenset({namespace})
-    selector = read_selector(term, "labelSelector")
+    selector = read_selector(term.label_selector, f"{path}.labelSelector")
     if selector is not None:
         # The API server adds the pod's own values to the selector when the pod is created.
         present = {requirement.key for requirement in selector}
         selector += tuple(
             Requirement(key, operator, (labels[key],))
-            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-            for key in term.texts(field)
+            for keys, operator in (
+                (term.match_label_keys, "In"),
+                (term.mismatch_label_keys, "NotIn"),
+            )
+            for key in keys
             if key in labels and key not in present
         )
-    return AffinityTerm(_topology_key(term), selector, namespaces, namespace_selector)
+    return AffinityTerm(term.topology_key, selector, namespaces, namespace_selector)
 
 
-def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
-    selector = read_selector(constraint, "labelSelector")
+def _spread_constraint(
+    constraint: Spread, labels: Mapping[str, str], path: str
+) -> SpreadConstraint:
+    selector = read_selector(constraint.label_selector, f"{path}.labelSelector")
     if selector is not None:
         # Unlike those of affinity terms, these values are looked up at every decision.
-        keys = [key for key in constraint.texts("matchLabelKeys") if key in labels]
+        keys = [key for key in constraint.match_label_keys if key in labels]
         selector = (*selector, *(Requirement(key, "In", (labels[key],)) for key in keys))
-    policies = ("Honor", "Ignore")
-    max_skew = constraint.integer("maxSkew", 1, _MAX_INT32)
-    if max_skew is None:
-        raise constraint.error("maxSkew", "a whole number")
     return SpreadConstraint(
-        topology_key=_topology_key(constraint),
-        max_skew=max_skew,
+        topology_key=constraint.topology_key,
+        max_skew=constraint.max_skew,
         selector=selector,
-        min_domains=constraint.integer("minDomains", 1, _MAX_INT32) or 1,
-        honor_affinity=constraint.choice("nodeAffinityPolicy", *policies, default="Honor")
-        == "Honor",
-        honor_taints=constraint.choice("nodeTaintsPolicy", *policies, default="Ignore") == "Honor",
+        min_domains=constraint.min_domains,
+        honor_affinity=constraint.node_affinity_policy == "Honor",
+        honor_taints=constraint.node_taints_policy == "Honor",
     )
 
 
-def _topology_key(parent: Fields) -> str:
-    key = parent.text("topologyKey")
-    if not key:
-        raise parent.error("topologyKey", "the name of a node label")
-    return key
-
-
-def _disk(kind: str, source: Fields) -> Disk:
-    name, monitors = source.text(_DISKS[kind]), frozenset(source.texts("monitors"))
-    if kind == "rbd":
-        name = f"{source.text('pool', 'rbd')}/{name}"
-    return Disk(kind, name, monitors, source.flag("readOnly", default=False))
-
-
-def find_excess(counts: Iterable[tuple[int, int]]) -> str | None:
-    """A sentence about the limit that the counts exceed, if any. Stops counting there. Raises
-    FieldError."""
-    totals = dict.fromkeys(_LIMITED, 0)
-    for limit, count in counts:
-        totals[limit] += count
-        if totals[limit] > limit:
-            return f"the pod has more than {limit} {_LIMITED[limit]}, more than Leadline evaluates"
-    return None
-
-
-def volume_counts(spec: Fields) -> Iterator[tuple[int, int]]:
-    """As `constraint_counts`, of the pod's claims and disks."""
-    for volume in spec.objects("volumes"):
-        yield MAX_VOLUMES, any(volume.has(source) for source in _CLAIMS_AND_DISKS)
-
-
-def read_repelling_all(spec: Fields) -> tuple[AffinityTerm, ...]:
-    """Terms in place of the anti-affinity terms of a running pod that has too many to evaluate:
-    they repel all pods from the same topology domains. Raises FieldError."""
-    terms = spec.object("affinity").object("podAntiAffinity").objects(_REQUIRED)
-    keys = dict.fromkeys(term.text("topologyKey", "") for term in terms)
-    return tuple(AffinityTerm(key, (), frozenset(), ()) for key in keys)
-
-
-def constraint_counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int]]:
-    """Pairs of a limit and how much a part of the pod adds to its count."""
-    yield MAX_VALUES, _length(metadata, "labels")
-    yield MAX_CONSTRAINTS, _length(spec, "nodeSelector") + _length(spec, "tolerations")
-    affinity = spec.object("affinity")
-    for term in affinity.object("nodeAffinity").object(_REQUIRED).objects("nodeSelectorTerms"):
-        yield MAX_CONSTRAINTS, 1
-        yield from _counts_of_node_term(term)
-    for preferred in affinity.object("nodeAffinity").objects(_PREFERRED):
-        yield MAX_CONSTRAINTS, 1
-        yield from _counts_of_node_term(preferred.object("preference"))
-    for kind in ("podAffinity", "podAntiAffinity"):
-        for term in affinity.object(kind).objects(_REQUIRED):
-            yield from _counts_of_term(term)
-        for preferred in affinity.object(kind).objects(_PREFERRED):
-            yield from _counts_of_term(preferred.object("podAffinityTerm"))
-    for constraint in spec.objects("topologySpreadConstraints"):
-        yield from _counts_of_term(constraint)
+def find_excess(labels: Mapping[str, str], spec: PodSpec) -> tuple[str | None, str | None]:
+    """A sentence about the limit on constraints that the pod exceeds, and one about that on
+    volumes; None where it exceeds none."""
+    containers = (*spec.containers, *spec.init_containers)
     resources: set[str] = set()
-    for kind in ("containers", "initContainers"):
-        for container in spec.objects(kind):
-            yield MAX_VALUES, _length(container, "ports")
-            before = len(resources)
-            for amounts in ("requests", "limits"):
-                resources.update(container.object("resources").object(amounts).data)
-            yield MAX_CONSTRAINTS, len(resources) - before
+    for container in containers:
+        resources.update(container.resources.requests, container.resources.limits)
+    counts = {
+        MAX_CONSTRAINTS: len(spec.node_selector) + len(spec.tolerations) + len(resources),
+        MAX_VALUES: len(labels) + sum(len(container.ports) for container in containers),
+        MAX_VOLUMES: sum(not _CLAIMS_AND_DISKS.isdisjoint(volume) for volume in spec.volumes),
+    }
+    if spec.affinity is not NO_AFFINITY:
+        _count(spec.affinity, counts)
+    _count(spec.topology_spread_constraints, counts)
+    constraints, values, volumes = (
+        f"the pod has more than {limit} {_LIMITED[limit]}, more than Leadline evaluates"
+        if count > limit
+        else None
+        for limit, count in counts.items()
+    )
+    return constraints or values, volumes
 
 
-def _counts_of_node_term(term: Fields) -> Iterator[tuple[int, int]]:
-    for kind in ("matchExpressions", "matchFields"):
-        yield from _counts_of_expressions(term, kind)
+def _count(part: object, counts: dict[int, int]) -> None:
+    """Count constraints, with the labels, keys and namespaces in them, and, apart, the values of
+    label expressions."""
+    if isinstance(part, Expression):
+        counts[MAX_CONSTRAINTS] += 1
+        counts[MAX_VALUES] += len(part.values)
+    elif isinstance(part, Struct):
+        counts[MAX_CONSTRAINTS] += isinstance(part, _CONSTRAINTS)
+        for each in structs.astuple(part):
+            _count(each, counts)
+    elif isinstance(part, dict | tuple) and part:
+        if isinstance(part, tuple) and isinstance(part[0], Struct):
+            for each in part:
+                _count(each, counts)
+        else:
+            counts[MAX_CONSTRAINTS] += len(part)
 
 
-def _counts_of_term(term: Fields) -> Iterator[tuple[int, int]]:
-    keys = _length(term, "matchLabelKeys") + _length(term, "mismatchLabelKeys")
-    yield MAX_CONSTRAINTS, 1 + keys + _length(term, "namespaces")
-    for name in ("labelSelector", "namespaceSelector"):
-        selector = term.object(name)
-        yield MAX_CONSTRAINTS, _length(selector, "matchLabels")
-        yield from _counts_of_expressions(selector, "matchExpressions")
-
-
-def _counts_of_expressions(parent: Fields, name: str) -> Iterator[tuple[int, int]]:
-    for expression in parent.objects(name):
-        yield MAX_CONSTRAINTS, 1
-        yield MAX_VALUES, _length(expression, "values")
-
-
-def _length(parent: Fields, name: str) -> int:
-    value = parent.raw(name)
-    return len(value) if isinstance(value, list | dict) else 0
+def repelling_all(spec: PodSpec) -> tuple[AffinityTerm, ...]:
+    """Terms in place of the anti-affinity terms of a running pod that has too many to evaluate:
+    they repel all pods from the same topology domains."""
+    keys = dict.fromkeys(term.topology_key for term in spec.affinity.pod_anti_affinity.required)
+    return tuple(AffinityTerm(key, (), frozenset(), ()) for key in keys)

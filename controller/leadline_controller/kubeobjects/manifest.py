@@ -4,15 +4,11 @@ It reads API objects and the manifests in snapshot files. A field that is not su
 the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
-import marshal
 import re
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
-from leadline_controller.framework.images import read_listed_images
+from leadline_controller.framework.image_layers import listed_images
 from leadline_controller.framework.model import (
     PODS,
     HostPort,
@@ -23,12 +19,12 @@ from leadline_controller.framework.model import (
     Taint,
     Toleration,
 )
+from leadline_controller.kubeobjects import schema
 from leadline_controller.kubeobjects.amounts import (
-    lasting_containers,
     pod_limits,
     pod_requests,
+    read_amounts,
     read_resize,
-    read_resource_list,
 )
 from leadline_controller.kubeobjects.annotations import (
     AnnotationError,
@@ -38,277 +34,188 @@ from leadline_controller.kubeobjects.annotations import (
     read_annotations,
 )
 from leadline_controller.kubeobjects.demands import (
-    constraint_counts,
     find_excess,
     read_affinity,
     read_needed_features,
     read_preferences,
-    read_repelling_all,
     read_spread,
     read_volumes,
-    volume_counts,
+    repelling_all,
 )
-from leadline_controller.kubeobjects.images import read_image_states
+from leadline_controller.kubeobjects.image_pulls import read_image_states
 from leadline_controller.kubeobjects.selectors import read_terms
 from leadline_controller.parsing.addresses import read_unicast
-from leadline_controller.parsing.fields import Fields
+from leadline_controller.parsing.typed import decode
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 # The cost of a pod that a move takes away; lower than any that people set.
 GOES_FIRST = -1_000_000_000
 _INTEGER = re.compile("-?[0-9]{1,10}", re.ASCII)
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_NOTHING, _NO_STATUS = Fields({}, "spec"), Fields({}, "status")
-# Fields of a pod's status on which its requests and images depend.
-_OF_CONTAINERS = frozenset(
-    ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "resize")
-)
-_MAX_TEMPLATES, _MAX_KEY_BYTES = 256, 16_384
-_TOKENS_FIELDS, _TOKENS_NAME = {"name", "projected"}, "kube-api-access-"
+_NOTHING, _NO_STATUS = schema.PodSpec(), schema.PodStatus()
 KEEP = "leadline.dev/keep"
 # The reason of the condition DisruptionTarget by which schedulers tell each other.
 PREEMPTED = "PreemptionByScheduler"
 _MIRROR = "kubernetes.io/config.mirror"
 # Their contents are lost, or left behind, when the pod goes to another node.
 _LOCAL_VOLUMES = ("hostPath", "emptyDir")
-# Fields of a pod's spec that the filters do not support.
-_UNSUPPORTED = ("resourceClaims", "schedulingGroup", "workloadRef")
 
 
-def read_taints(parent: Fields) -> tuple[Taint, ...]:
-    """The taints of a node's spec. Raises FieldError."""
-    return tuple(
-        Taint(taint.text("key"), taint.text("value", ""), taint.text("effect"))
-        for taint in parent.objects("taints")
-    )
-
-
-def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
-    """A v1 Node. Raises FieldError."""
-    node = Fields(manifest, path)
-    metadata, spec, status = node.object("metadata"), node.object("spec"), node.object("status")
-    conditions = {c.text("type"): c.text("status") for c in status.objects("conditions")}
-    labels = metadata.text_map("labels")
-    images = tuple(read_listed_images(status.raw("images")))
+def read_node(manifest: object, path: str = "node") -> Node:
+    """A v1 Node, as JSON or what was read from it. Raises FieldError."""
+    node = decode(manifest, schema.Node, path)
+    labels, spec, status = node.metadata.labels, node.spec, node.status
+    images = tuple(listed_images((each.names or (), each.size_bytes) for each in status.images))
     return Node(
-        name=metadata.name("name"),
-        allocatable=read_resource_list(status.object("allocatable")),
+        name=node.metadata.name,
+        allocatable=read_amounts(status.allocatable, f"{path}.status.allocatable"),
         labels=labels,
-        taints=read_taints(spec),
-        unschedulable=spec.flag("unschedulable", default=False),
-        ready=conditions.get("Ready") == "True",
+        taints=tuple(Taint(each.key, each.value, each.effect) for each in spec.taints),
+        unschedulable=spec.unschedulable,
+        ready=any((each.type, each.status) == ("Ready", "True") for each in status.conditions),
         tier=labels.get("leadline.dev/tier", ""),
         bandwidth_mbps=_label_number(labels, "leadline.dev/bandwidth-mbps"),
         image_layers=frozenset(layer.digest for image in images for layer in image.layers),
         images=images,
-        features=frozenset(status.texts("declaredFeatures")),
-        warnings=node_warnings(metadata.text_map("annotations"), labels),
+        features=frozenset(status.declared_features),
+        warnings=node_warnings(node.metadata.annotations, labels),
         addresses=tuple(
             str(address)
-            for entry in status.objects("addresses")
-            if entry.text("type", "") in ("InternalIP", "ExternalIP")
-            and (address := read_unicast(entry.text("address", "")))
+            for each in status.addresses
+            if each.get("type") in ("InternalIP", "ExternalIP")
+            and (address := read_unicast(each.get("address", "")))
         ),
     )
 
 
-class PodTemplates:
-    """What is read of namespace, labels and spec, once for all pods that agree in them: the
-    versions of one pod, and most often the replicas of a workload. Those of the 256 last ones are
-    kept, if they are short: pods determine them."""
-
-    def __init__(self) -> None:
-        self._read: OrderedDict[bytes, Pod] = OrderedDict()
-
-    def read(self, metadata: Fields, spec: Fields) -> tuple[Pod, bool]:
-        """See read_template. Raises FieldError."""
-        # Marshal is the quickest of the encodings, and version 2 knows no references, so that it
-        # does not depend on which objects are the same.
-        try:
-            key = marshal.dumps((metadata.raw("namespace"), metadata.raw("labels"), _seen(spec)), 2)
-        except ValueError:  # it is nested too deeply
-            key = b""
-        if not 0 < len(key) <= _MAX_KEY_BYTES:
-            return read_template(metadata, spec)
-        known = self._read.get(key)
-        if known is None:
-            known, is_excessive = read_template(metadata, spec)
-            if is_excessive:
-                return known, True
-            self._read[key] = known
-            if len(self._read) > _MAX_TEMPLATES:
-                self._read.popitem(last=False)
-        self._read.move_to_end(key)
-        return known, False
-
-
-def _seen(spec: Fields) -> dict[str, Any]:
-    """What of a spec its template depends on: neither the node, nor the mounts and the volume of
-    the service account's token, which has a random name."""
-    seen = {name: value for name, value in spec.data.items() if name != "nodeName"}
-    for kind in ("containers", "initContainers"):
-        seen[kind] = [
-            {name: value for name, value in each.data.items() if name != "volumeMounts"}
-            for each in spec.objects(kind)
-        ]
-    seen["volumes"] = [
-        each.data
-        for each in spec.objects("volumes")
-        if each.data.keys() != _TOKENS_FIELDS or not each.text("name", "").startswith(_TOKENS_NAME)
-    ]
-    return seen
-
-
-def read_template(metadata: Fields, spec: Fields) -> tuple[Pod, bool]:
-    """A pod as far as its namespace, labels and spec say, without node, and whether it has more
-    constraints or volumes than Leadline evaluates. Raises FieldError."""
-    labels, namespace = metadata.text_map("labels"), metadata.name("namespace", "default")
-    excess = find_excess(constraint_counts(metadata, spec))
-    excess_volumes = find_excess(volume_counts(spec))
+def read_pod(manifest: object, path: str = "pod") -> Pod:
+    """A v1 Pod, as JSON or what was read from it. Raises FieldError when the API server would not
+    accept it. Unreadable annotations and unsupported fields become the pod's `problem`."""
+    pod = decode(manifest, schema.Pod, path)
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    labels, namespace, texts = metadata.labels, metadata.namespace, metadata.annotations
+    node_name, is_finished = spec.node_name or None, status.phase in ("Succeeded", "Failed")
+    excess, excess_volumes = find_excess(labels, spec)
     # Nothing needs to be known of a pod that will not be scheduled.
-    is_excessive = bool(excess or excess_volumes)
-    needs = _NOTHING if is_excessive and not spec.text("nodeName", "") else spec
+    needs = _NOTHING if (excess or excess_volumes) and node_name is None else spec
     # One that runs repels all pods if finding out which ones would take too long.
-    repels_all = excess and spec.text("nodeName", "")
     constraints = _NOTHING if excess else spec
-    affinity = constraints.object("affinity").object("nodeAffinity")
-    claims, disks, unsupported_volume = read_volumes(needs)
-    awaited, _ = read_image_states(spec, _NO_STATUS)
-    unsupported = (f"{name} is not supported" for name in _UNSUPPORTED if spec.raw(name))
-    read = Pod(
-        namespace=namespace,
-        name="",
-        requests={**pod_requests(needs, _NO_STATUS), PODS: 1},
-        limits=pod_limits(needs),
-        host_ports=tuple(_host_ports(needs)),
-        claims=claims,
-        disks=disks,
-        features=read_needed_features(spec),
-        images=tuple(c.text("image", "") for c in spec.objects("containers")),
-        init_images=tuple(c.text("image", "") for c in spec.objects("initContainers")),
-        awaited_images=awaited,
-        pull_secrets=tuple(s.name("name", "") for s in spec.objects("imagePullSecrets")),
-        labels=labels,
-        scheduler_name=spec.text("schedulerName", "default-scheduler"),
-        priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
-        preempts=spec.text("preemptionPolicy", "") != "Never",
-        node_selector=constraints.text_map("nodeSelector"),
-        required_affinity=(
-            read_terms(affinity.object(_REQUIRED)) if affinity.has(_REQUIRED) else None
-        ),
-        tolerations=tuple(
-            Toleration(
-                key=toleration.text("key", ""),
-                operator=toleration.text("operator", "") or "Equal",
-                value=toleration.text("value", ""),
-                effect=toleration.text("effect", ""),
-            )
-            for toleration in constraints.objects("tolerations")
-        ),
-        affinity=read_affinity(constraints, "podAffinity", namespace, labels),
-        anti_affinity=(
-            read_repelling_all(spec)
-            if repels_all
-            else read_affinity(constraints, "podAntiAffinity", namespace, labels)
-        ),
-        spread=read_spread(constraints, labels, "DoNotSchedule"),
-        preferences=read_preferences(constraints, namespace, labels),
-        gated=bool(spec.raw("schedulingGates")),
-        stays=_local_data(spec),
-        problem=unsupported_volume or excess or excess_volumes or next(unsupported, None),
+    affinity = constraints.affinity
+    anti_affinity = (
+        repelling_all(spec)
+        if excess and node_name
+        else read_affinity(
+            *(affinity.pod_anti_affinity.required, "podAntiAffinity", namespace, labels, path)
+        )
     )
-    return read, is_excessive
-
-
-def read_pod(
-    manifest: Mapping[str, Any], path: str = "pod", templates: PodTemplates | None = None
-) -> Pod:
-    """A v1 Pod. Raises FieldError when the API server would not accept it. Unreadable annotations
-    and unsupported fields become the pod's `problem`. templates: of the pods read before."""
-    pod = Fields(manifest, path)
-    metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
-    read = read_template if templates is None else templates.read
-    template, is_excessive = read(metadata, spec)
-    texts, problem, annotations = metadata.text_map("annotations"), None, PodAnnotations()
+    claims, disks, unsupported_volume = read_volumes(needs, path)
+    problem = unsupported_volume or excess or excess_volumes or spec.unsupported
+    annotations = PodAnnotations()
     try:
         annotations = read_annotations(texts)
     except AnnotationError as error:
         problem = str(error)
+    awaited, started = read_image_states(spec, status)
+    runs_s, ended_s = _runs_and_ended_s(status)
     cost = texts.get(DELETION_COST, "")
-    node_name, phase = spec.name("nodeName", "") or None, status.text("phase", "")
-    needs = _NOTHING if is_excessive and node_name is None else spec
-    conditions = [
-        (each.text("type", ""), each.raw("status"), each.raw("reason"))
-        for each in status.objects("conditions")
-    ]
-    requests, resize = template.requests, None
-    awaited: tuple[str, ...] = template.awaited_images
-    started: tuple[tuple[str, str], ...] = ()
-    is_finished = phase in ("Succeeded", "Failed")
-    if is_finished or not _OF_CONTAINERS.isdisjoint(status.data):
-        awaited, started = read_image_states(spec, status)
-        requests = {**pod_requests(needs, status), PODS: 1}
-    if node_name is not None:
-        resize = read_resize(needs, status)
-    return replace(
-        template,
-        name=metadata.name("name"),
-        uid=metadata.name("uid", ""),
-        requests=requests,
+    return Pod(
+        namespace=namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        requests={**pod_requests(needs, status, path), PODS: 1},
+        limits=pod_limits(needs, path),
+        node_selector=constraints.node_selector,
+        required_affinity=read_terms(affinity.node_affinity.required),
+        tolerations=tuple(
+            Toleration(each.key, each.operator or "Equal", each.value, each.effect)
+            for each in constraints.tolerations
+        ),
+        host_ports=tuple(_host_ports(needs)),
+        affinity=read_affinity(
+            *(affinity.pod_affinity.required, "podAffinity", namespace, labels, path)
+        ),
+        anti_affinity=anti_affinity,
+        spread=read_spread(constraints, labels, "DoNotSchedule", path),
+        preferences=read_preferences(constraints, namespace, labels, path),
+        claims=claims,
+        disks=disks,
+        features=read_needed_features(spec),
+        images=tuple(each.image for each in spec.containers),
+        init_images=tuple(each.image for each in spec.init_containers),
         awaited_images=awaited,
         started_images=started,
+        pull_secrets=tuple(each.get("name", "") for each in spec.image_pull_secrets),
         annotations=annotations,
-        nominated_node=status.name("nominatedNodeName", "") or None,
-        started_s=read_time(status, "startTime"),
-        preempted=("DisruptionTarget", "True", PREEMPTED) in conditions,
+        labels=labels,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority,
+        preempts=spec.preemption_policy != "Never",
+        nominated_node=status.nominated_node_name or None,
+        started_s=_unix_s(status.start_time),
+        bound_s=next(
+            (
+                _unix_s(each.last_transition_time)
+                for each in status.conditions
+                if (each.type, each.status) == ("PodScheduled", "True")
+            ),
+            None,
+        ),
+        runs_s=runs_s,
+        ended_s=ended_s if is_finished else None,
+        preempted=any(
+            (each.type, each.status, each.reason) == ("DisruptionTarget", "True", PREEMPTED)
+            for each in status.conditions
+        ),
         node_name=node_name,
         finished=is_finished,
-        terminating=metadata.has("deletionTimestamp"),
-        resize=resize,
-        owner=read_owner(metadata),
-        ready=any(each[:2] == ("Ready", "True") for each in conditions),
-        created_s=read_time(metadata, "creationTimestamp"),
-        stays=_why_it_stays(texts, template.stays),
-        problem=problem or template.problem,
-        ip=str(read_unicast(status.text("podIP", "")) or ""),
+        terminating=metadata.deletion_timestamp is not None,
+        gated=bool(spec.scheduling_gates),
+        problem=problem,
+        resize=read_resize(needs, status, path) if node_name else None,
+        owner=controller_of(metadata),
+        ready=any((each.type, each.status) == ("Ready", "True") for each in status.conditions),
+        created_s=_unix_s(metadata.creation_timestamp),
+        stays=_why_it_stays(texts, spec),
         deletion_cost=int(cost) if _INTEGER.fullmatch(cost) else None,
-        warnings=pod_warnings(texts, template.labels),
+        ip=str(read_unicast(status.pod_ip) or "") if status.pod_ip else "",
+        warnings=pod_warnings(texts, labels),
     )
 
 
-def read_owner(metadata: Fields) -> Owner | None:
-    """The owner reference with controller: true, of any object. Raises FieldError."""
-    for each in metadata.objects("ownerReferences"):
-        if each.flag("controller", default=False):
-            names = ("kind", "name", "uid", "apiVersion")
-            return Owner(*(each.text(name, "") for name in names))
+def _unix_s(time: datetime | None) -> float | None:
+    return None if time is None else time.timestamp()
+
+
+def _runs_and_ended_s(status: schema.PodStatus) -> tuple[float | None, float | None]:
+    """Since when all containers have run, and when the last one ended, seconds since 1970."""
+    ran = [each.state.ran for each in status.container_statuses]
+    starts_s = [_unix_s(each.started_at) for each in ran]
+    if status.start_time and any(each.restart_count for each in status.container_statuses):
+        starts_s = [_unix_s(status.start_time)]
+    known_s = [each for each in starts_s if each is not None]
+    runs_s = max(known_s) if known_s and len(known_s) == len(starts_s) else None
+    ends_s = (_unix_s(each.finished_at) for each in ran)
+    return runs_s, max((each for each in ends_s if each is not None), default=None)
+
+
+def controller_of(metadata: schema.Metadata) -> Owner | None:
+    """The owner reference with controller: true, of any object."""
+    for each in metadata.owner_references:
+        if each.controller:
+            return Owner(each.kind, each.name, each.uid, each.api_version)
     return None
 
 
-def read_time(parent: Fields, name: str) -> float | None:
-    """A time of the API server, seconds since 1970; None without one. Raises FieldError."""
-    text = parent.text(name, "")
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError):
-        raise parent.error(name, "a time such as 2030-01-01T00:00:00Z") from None
-
-
-def _why_it_stays(annotations: Mapping[str, str], local_data: str) -> str:
+def _why_it_stays(annotations: Mapping[str, str], spec: schema.PodSpec) -> str:
     if _MIRROR in annotations:
         return "a static pod, which its kubelet starts from a file"
     if KEEP in annotations:  # "false" says that what local volumes hold may be lost
         return "" if annotations[KEEP] == "false" else f"annotation {KEEP}"
-    return local_data
-
-
-def _local_data(spec: Fields) -> str:
-    for volume in spec.objects("volumes"):
+    for volume in spec.volumes:
         for kind in _LOCAL_VOLUMES:
-            if volume.has(kind) and volume.object(kind).text("medium", "") != "Memory":
-                return f"volume {volume.text('name', '')[:80]!r} is {kind}: its data is on the node"
+            source = volume.get(kind)
+            if source is not None and getattr(source, "medium", "") != "Memory":
+                name = str(volume.get("name", ""))[:80]
+                return f"volume {name!r} is {kind}: its data is on the node"
     return ""
 
 
@@ -317,13 +224,10 @@ def _label_number(labels: Mapping[str, str], name: str) -> float | None:
     return float(text) if is_amount(text) else None
 
 
-def _host_ports(spec: Fields) -> Iterable[HostPort]:
-    on_host = spec.flag("hostNetwork", default=False)
-    for container in lasting_containers(spec):
-        for port in container.objects("ports"):
-            number = port.integer("hostPort", 0, 65535)
-            if not number and on_host:
-                number = port.integer("containerPort", 1, 65535)
+def _host_ports(spec: schema.PodSpec) -> Iterator[HostPort]:
+    for container in spec.lasting:
+        for port in container.ports:
+            number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
-                ip = port.text("hostIP", "") or "0.0.0.0"  # noqa: S104  # Kubernetes' default, nothing binds here
-                yield HostPort(ip, port.text("protocol", "") or "TCP", number)
+                ip = port.host_ip or "0.0.0.0"  # noqa: S104  # Kubernetes' default, nothing binds here
+                yield HostPort(ip, port.protocol or "TCP", number)

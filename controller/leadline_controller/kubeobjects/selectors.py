@@ -1,47 +1,33 @@
-"""Reads label selectors and node selector terms from manifests."""
+"""Makes selectors of the label and node selectors in manifests."""
 
 from leadline_controller.framework.selectors import Requirement, Selector, Terms
-from leadline_controller.parsing.fields import FieldError, Fields
-
-_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-_NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
+from leadline_controller.kubeobjects import schema
+from leadline_controller.parsing.fields import FieldError
 
 
-def read_selector(parent: Fields, name: str) -> Selector | None:
-    """A label selector; None when it is missing and selects nothing. Raises FieldError."""
-    if not parent.has(name):
+def read_selector(selector: schema.Selector | None, path: str) -> Selector | None:
+    """A label selector; None selects nothing. Raises FieldError."""
+    if selector is None:
         return None
-    selector = parent.object(name)
-    found = [Requirement(k, "In", (v,)) for k, v in selector.text_map("matchLabels").items()]
-    for expression in selector.objects("matchExpressions"):
-        operator = expression.choice("operator", *_LABEL_OPERATORS)
-        found.append(Requirement(expression.text("key"), operator, expression.texts("values")))
+    found = [Requirement(key, "In", (value,)) for key, value in selector.match_labels.items()]
+    found += [Requirement(e.key, e.operator, e.values) for e in selector.match_expressions]
     for requirement in found:
-        if not requirement.is_well_formed():
+        if requirement.operator in ("Gt", "Lt") or not requirement.is_well_formed():
             invalid = f"{requirement.key} {requirement.operator} {list(requirement.values)}"
             raise FieldError(
-                f"{parent.at(name)}: expected a label selector, "
-                f"got the invalid requirement {invalid[:80]}"
+                f"{path}: expected a label selector, got the invalid requirement {invalid[:80]}"
             )
     return tuple(found)
 
 
-def read_terms(selector: Fields) -> Terms:
-    """The terms of a node selector. Raises FieldError."""
-    return tuple(map(read_term, selector.objects("nodeSelectorTerms")))
+def read_terms(selector: schema.NodeSelector | None) -> Terms | None:
+    """The terms of a node selector; None without one."""
+    return None if selector is None else tuple(map(read_term, selector.node_selector_terms))
 
 
-def read_term(term: Fields) -> tuple[Requirement, ...]:
-    """One term of a node selector. Raises FieldError."""
-    return tuple(
-        _requirement(expression, on_name=kind == "matchFields")
-        for kind in ("matchExpressions", "matchFields")
-        for expression in term.objects(kind)
+def read_term(term: schema.Selector) -> tuple[Requirement, ...]:
+    """One term of a node selector."""
+    return (
+        *(Requirement(e.key, e.operator, e.values) for e in term.match_expressions),
+        *(Requirement(e.key, e.operator, e.values, on_name=True) for e in term.match_fields),
     )
-
-
-def _requirement(expression: Fields, *, on_name: bool) -> Requirement:
-    key, operator = expression.text("key"), expression.choice("operator", *_NODE_OPERATORS)
-    if on_name and key != "metadata.name":
-        raise expression.error("key", "metadata.name, the only field there is")
-    return Requirement(key, operator, expression.texts("values"), on_name)

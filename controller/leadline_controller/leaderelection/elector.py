@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from random import SystemRandom
-from typing import Any
 
 from leadline_controller.framework.ports import (
     Clock,
@@ -21,6 +20,7 @@ from leadline_controller.framework.ports import (
     LeaseRecord,
     LeaseStore,
 )
+from leadline_controller.waiting import within
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +32,13 @@ _JITTER = 0.2
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """The times of leader election, in seconds.
+    """The times of leader election, in seconds."""
 
-    duration_s: a follower that sees no renewal for this long acquires the Lease.
-    renew_deadline_s: a leader without a renewal for this long starts no action. retry_s: between
-    two attempts. margin_s: the leader's requests must take effect this long before the duration
-    is over; it allows for clocks whose speeds differ by up to a tenth.
-    """
-
-    duration_s: int = 10
-    renew_deadline_s: float = 7.0
-    retry_s: float = 2.0
+    duration_s: int = 10  # a follower that sees no renewal for this long acquires the Lease
+    renew_deadline_s: float = 7.0  # a leader without a renewal for this long starts no action
+    retry_s: float = 2.0  # between two attempts
+    # The leader's requests must take effect this long before the duration is over; it allows for
+    # clocks whose speeds differ by up to a tenth.
     margin_s: float = 1.0
 
     def __post_init__(self) -> None:
@@ -114,7 +110,7 @@ class LeaderElector:
     """One candidate. It leads only while `run` runs.
 
     identity: unique, also among earlier processes of this machine. clock: one that goes on while
-    the machine sleeps. beat: called after each attempt to acquire or renew the Lease.
+    the machine sleeps. heartbeat: called after each attempt to acquire or renew the Lease.
     """
 
     def __init__(
@@ -123,9 +119,9 @@ class LeaderElector:
         identity: str,
         clock: Clock,
         timing: LeaseTiming | None = None,
-        beat: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], None] = lambda: None,
     ) -> None:
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._store = store
         self._identity = identity
         self._clock = clock
@@ -169,7 +165,7 @@ class LeaderElector:
             except ClusterError as error:
                 log.debug("the Lease: %s", error)  # the store logs it for the operator
             self._log_leader()
-            self._beat()
+            self._heartbeat()
             await self._pause(self._observed.pause_s(self._clock.now_s(), _RANDOM.random()))
 
     async def _follow(self) -> None:
@@ -189,15 +185,7 @@ class LeaderElector:
         """Wait `pause_s`, or until another controller wrote the Lease, but not less than 0.1 s."""
         least_s = min(pause_s, _MIN_PAUSE_S)
         await self._clock.sleep(least_s)
-        waits: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._changed.wait()),
-            asyncio.ensure_future(self._clock.sleep(pause_s - least_s)),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await within(self._clock, self._changed.wait(), pause_s - least_s)
         self._changed.clear()
 
     async def _try_acquire_or_renew(self) -> None:

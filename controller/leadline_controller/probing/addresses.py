@@ -15,9 +15,9 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """The check. networks: allowed in addition to the addresses of the node objects."""
+    """The check."""
 
-    networks: tuple[Network, ...] = ()
+    networks: tuple[Network, ...] = ()  # allowed in addition to the addresses of the node objects
 
     def refusal(self, claimed: str, node: Node) -> str | None:
         """Why the claimed address of a node's agent is not probed; None if it is allowed."""

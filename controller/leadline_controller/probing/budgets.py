@@ -6,12 +6,17 @@ on a link that was throttled it took longer than planned.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
 
+from leadline_wire.codec import MOST_MBPS
+
+from leadline_controller.parsing.settings import REQUIRED, setting
 from leadline_controller.probing.information import Purpose
 from leadline_controller.probing.spending import SAVED_LINK_S, SHARE_OF_SAVINGS, Account
-from leadline_controller.telemetry.bandwidth import NodeLink
+from leadline_controller.telemetry.bandwidth_tests import AGREEING_SHARE
 
 MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that is saved before a test runs
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
@@ -19,61 +24,81 @@ MOST_LINK_S = SHARE_OF_SAVINGS * SAVED_LINK_S  # that is saved before a test run
 # would put off what is to be settled of itself. If two nodes suspect each other, both are charged
 # at the lower speed, and one test settles both. An uplink has less, too: what it may save and owe
 # in an hour is no more than the budget promises.
-DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
+DEBT_S = {Purpose.SETTLE: 0.5, Purpose.FIRST: 0.5, Purpose.ROUTINE: 0.0}
 _SERVER_DEBT_S = {Purpose.SETTLE: 0.25, Purpose.FIRST: 0.05}
 _UPLINK_DEBT_S = 0.15
-_MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
+_LEAST_S, _LATE = 0.5, 1.5  # that a test may transfer, and how much longer than computed
+_MAX_CHARGED = 100  # tests of a node that are charged anew once its link is known
 _NEIGHBOURS = 8  # on each side of a node in the list of an uplink's nodes
 _NONE: frozenset[str] = frozenset()
 
 
+def _name(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError("expected a name, without control characters")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """A link that several nodes share on their way to all others. mbps: None if unknown.
-    bytes_per_day: for tests, None for no limit of its own."""
+    """A link that several nodes share on their way to all others."""
 
-    name: str
-    nodes: frozenset[str]
-    mbps: float | None = None
-    bytes_per_day: int | None = None
+    name: str = setting(REQUIRED, "a name that no other uplink has", read=_name)
+    nodes: frozenset[str] = setting(REQUIRED, "the names of one node or more behind it", read=_name)
+    # None if unknown.
+    mbps: float | None = setting(None, "its speed, Mbit/s", least=0.001, most=MOST_MBPS)
+    # None for no limit of its own.
+    bytes_per_day: int | None = setting(
+        None, "bytes of bandwidth tests over it in a day", most=10**15
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthBudget:
-    """What tests may cost each node and uplink: a share of the link's time, and bytes a day."""
+    """What tests may cost each node and uplink."""
 
-    link_time_share: float = 0.001
-    bytes_per_day: int = 1_000_000_000
+    link_time_share: float = setting(
+        0.001,
+        "the share of its link's time that bandwidth tests may take from each node; see "
+        "[the budget](#the-budget-of-bandwidth-tests)",
+        most=0.1,
+    )
+    bytes_per_day: int = setting(
+        1_000_000_000,
+        "the bytes of bandwidth tests that each node may send and receive in a day",
+        most=10**15,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
-    """A test and what it takes: uplinks by name, the bytes, and the seconds of each one's link.
-    checks_server: the client's link is fast enough to check the server's; checks_client: the other
-    way round. is_last_resort: the server made the client suspect, and no other peer can decide."""
+    """A test and what it takes: uplinks by name, the bytes, and the seconds of each one's link."""
 
     client: str
     server: str
     max_bytes: int
     uplinks: tuple[str, ...]
     link_s: Mapping[str, float]
-    checks_server: bool = False
-    checks_client: bool = True
-    is_last_resort: bool = False
+    checks_server: bool = False  # the client's link is fast enough to check the server's
+    checks_client: bool = True  # the other way round
+    shown_s: float = 0.0  # how long it takes if the nodes' links do no more than was shown
+
+    def most_s(self, limit_s: float) -> float:
+        """How long it may transfer: enough for a link that does no more than was shown, or that has
+        become much slower than it was."""
+        slower_s = 3 * max(self.link_s.values())
+        return min(max(_LEAST_S, slower_s, _LATE * self.shown_s), limit_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unsettled:
-    """What a node was charged for a test that ended before plan number `plan`. most_s: the time
-    that its lease allowed. mbps: the rate, if the node was held back in the test and the charge is
-    still as planned. least_mbps: what both ends agree that the path carried."""
+class _Charged(NamedTuple):
+    """What a node was charged for a test that ended before plan number `plan`."""
 
+    peer: str
     amount: int
     link_s: float
-    most_s: float
-    plan: int
-    mbps: float | None
-    least_mbps: float = 0.0
+    most_s: float  # the time that its lease allowed
+    mbps: float  # the most that it showed the links to do, infinite if nothing
+    plan: int  # -1 without a result, which would have to be stored first
 
 
 class Budgets:
@@ -89,7 +114,7 @@ class Budgets:
                 self._uplinks_of[node] = self._uplinks_of.get(node, _NONE) | {uplink.name}
         self.nodes: dict[str, Account] = {}
         self.uplinks: dict[str, Account] = {}
-        self._unsettled: dict[str, list[_Unsettled]] = {}
+        self._charged: dict[str, list[_Charged]] = {}
         self._plans = 0
 
     def uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
@@ -151,61 +176,43 @@ class Budgets:
             account.tests += 1
 
     def end(
-        self,
-        test: PlannedTest,
-        transferred_bytes: int,
-        most_s: float,
-        hindered_mbps: float | None,
-        unhindered: str,
-        least_mbps: float,
+        self, test: PlannedTest, transferred_bytes: int, most_s: float, mbps: float | None
     ) -> None:
-        """Charge a test for the bytes that it transferred. most_s: the time that its lease allowed.
-        hindered_mbps: the rate, if a board was held back; unhindered: the other one, if it was not.
-        least_mbps: the rate on which both ends agree."""
+        """Charge a test for the bytes that it transferred. most_s: the time that its lease allowed;
+        mbps: the most that it showed the links to do, None without a result."""
         share = transferred_bytes / test.max_bytes
         for name, account in self._payers(test):
             missing = round(test.max_bytes * (share - 1.0))
             account.pay(test.link_s[name] * (share - 1.0), missing)
-        for name in (test.client, test.server):
-            unsettled = self._unsettled.setdefault(name, [])
-            mbps = None if name == unhindered else hindered_mbps
-            amounts = transferred_bytes, test.link_s[name] * share, most_s
-            unsettled.append(_Unsettled(*amounts, self._plans, mbps, least_mbps))
-            del unsettled[:-_MAX_UNSETTLED]
+        for name, peer in ((test.client, test.server), (test.server, test.client)):
+            charged = self._charged.setdefault(name, [])
+            link_s, plan = test.link_s[name] * share, -1 if mbps is None else self._plans
+            most_mbps = inf if mbps is None else mbps
+            charged.append(_Charged(peer, transferred_bytes, link_s, most_s, most_mbps, plan))
 
-    def settle(self, links: Iterable[NodeLink]) -> None:
-        """Charge tests at what their link can do, once that is known: call it at each plan. At the
-        first one after a test its result may not be stored.
-
-        While the link of a board that was held back is unknown, the test took as long as its rate
-        says: such a board may be slow for ever. The rate is the server's word, so that it puts no
-        node in more debt than a first test.
-        """
+    def charge_known(self, mbps: Mapping[str, float], exact: Collection[str]) -> None:
+        """Charge tests at what their link can do, Mbit/s, once their results are stored, which may
+        be after the first plan that follows, and again until that is exact: call it at each plan.
+        If neither link explains how slow a test was, both are charged as if it were that slow."""
         self._plans += 1
-        for link in links:
-            unsettled, known = self._unsettled.get(link.name), link.bandwidth
-            if not unsettled or known is None or known.is_suspect:
-                continue
-            account = self.nodes[link.name]
-            kept = []
-            for each in unsettled:
-                mbps = each.mbps if known.is_short else known.mbps
-                if each.plan >= self._plans - 1 or mbps is None:
-                    kept.append(each)
+        for name in mbps.keys() & self._charged.keys():
+            charged, self._charged[name] = self._charged[name][-_MAX_CHARGED:], []
+            for each in charged:
+                if each.plan >= self._plans - 1:
+                    self._charged[name].append(each)
                     continue
+                is_explained = mbps.get(each.peer, inf) <= each.mbps / AGREEING_SHARE
+                speed_mbps = mbps[name] if is_explained else min(mbps[name], each.mbps)
                 # A test that was cut off is charged for bytes that it had no time to send.
-                link_s = min(each.amount * 8e-6 / max(mbps, each.least_mbps), each.most_s)
-                if known.is_short:
-                    most_s = max(0.0, account.link_s + DEBT_S[Purpose.FIRST])
-                    link_s = each.link_s + min(max(link_s - each.link_s, 0.0), most_s)
-                    kept.append(replace(each, link_s=link_s, mbps=None))
-                account.pay(link_s - each.link_s, 0)
-            self._unsettled[link.name] = kept
+                link_s = min(each.amount * 8e-6 / speed_mbps, each.most_s)
+                self.nodes[name].pay(link_s - each.link_s, 0)
+                if name not in exact:
+                    self._charged[name].append(each._replace(link_s=link_s))
 
     def forget(self, node: str) -> None:
         """Drop a node."""
         self.nodes.pop(node, None)
-        self._unsettled.pop(node, None)
+        self._charged.pop(node, None)
 
     def _payers(self, test: PlannedTest) -> Iterator[tuple[str, Account]]:
         for name in (test.client, test.server):

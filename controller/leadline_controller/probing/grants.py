@@ -16,7 +16,11 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.probing.budgets import PlannedTest
 from leadline_controller.probing.planning import DELIVERY_S
-from leadline_controller.telemetry.bandwidth import AGREEING_SHARE, BURST_S, BandwidthTest
+from leadline_controller.telemetry.bandwidth_tests import (
+    AGREEING_SHARE,
+    BURST_S,
+    BandwidthTest,
+)
 from leadline_controller.telemetry.contradictions import LEAST_AGAINST, outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
@@ -41,17 +45,15 @@ _MOST_ROUNDS = 3.0
 
 @dataclass(slots=True)
 class _BandwidthGrant:
-    """A lease and what its ends have reported. most_mbps: what the slower interface can do.
-    requested_mbps: by node, what its pods requested then. is_last_resort: see PlannedTest."""
+    """A lease and what its ends have reported."""
 
     client: str
     server: str
     max_bytes: int
-    most_mbps: float
+    most_mbps: float  # what the slower interface can do
     starts_s: float
     ends_s: float
-    requested_mbps: Mapping[str, float]
-    is_last_resort: bool
+    requested_mbps: Mapping[str, float]  # by node, what its pods requested then
     sent: pb.BandwidthReport | None = None
     received: pb.BandwidthReport | None = None
     received_at_s: float = 0.0
@@ -94,7 +96,6 @@ class BandwidthGrants:
             starts_s=now_s,
             ends_s=ends_s,
             requested_mbps=requested_mbps,
-            is_last_resort=planned.is_last_resort,
         )
 
     def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:
@@ -156,7 +157,6 @@ class BandwidthGrants:
             return moved, None
         is_client_hindered = _is_hindered(sent, received)
         is_server_hindered = _is_hindered(received, received)
-        unhindered = grant.server if is_client_hindered else grant.client
         return moved, BandwidthTest(
             client=grant.client,
             server=grant.server,
@@ -164,10 +164,8 @@ class BandwidthGrants:
             seconds=received.measured_us * 1e-6,
             at_s=grant.received_at_s,
             is_hindered=is_client_hindered or is_server_hindered,
-            unhindered="" if is_client_hindered == is_server_hindered else unhindered,
             is_untimed=received.lower_bound or received.bandwidth_mbps > grant.most_mbps,
             requested_mbps=grant.requested_mbps,
-            is_last_resort=grant.is_last_resort,
         )
 
     def contradicting(self, now_s: float) -> set[str]:
@@ -212,13 +210,13 @@ def _agree(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:
 
 @dataclass(slots=True)
 class _PingGrant:
-    """since_s: since when the node has had leases without a gap. previous_peers: those of the
-    previous lease, for which a last round may arrive until `previous_until_s`."""
+    """A node's lease to ping."""
 
     peers: frozenset[str]
     interval_s: float
-    since_s: float
+    since_s: float  # since when the node has had leases without a gap
     until_s: float
+    # Those of the previous lease, for which a last round may arrive until `previous_until_s`.
     previous_peers: frozenset[str] = frozenset()
     previous_until_s: float = float("-inf")
     rounds: float = _MOST_ROUNDS

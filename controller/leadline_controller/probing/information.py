@@ -1,19 +1,21 @@
-"""What a bandwidth test could show of a link, and what that takes. No I/O.
+"""What a bandwidth test would tell of links, and how many bytes that takes. No I/O.
 
-The planner of bandwidth.py decides by it which test is worth its cost.
+A test measures each speed exactly up to that which its bytes and its peer's link allow; of a faster
+link it only says so. What it tells is the entropy of what it may show, so a link that is unknown or
+suspect, one that may do more than its bound, and one that has not been tested for long are the
+same question: how much is to be learned for how much of the link's time.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
-from math import inf
+from math import ceil, inf, log2
 
-from leadline_controller.telemetry.bandwidth import (
-    AGREEING_SHARE,
-    TESTS,
-    UNKNOWN_RTT_MS,
-    LinkBandwidth,
-    NodeLink,
-    exact_s,
-)
+import numpy as np
+
+from leadline_controller.framework.view import Bools, Floats, Ints
+from leadline_controller.telemetry.bandwidth_tests import exact_s
+from leadline_controller.telemetry.link_bandwidth import NodeLink
+from leadline_controller.telemetry.link_belief import SPEEDS_MBPS, change_chance, later, prior
 
 # Agents transfer whole blocks.
 BLOCK_BYTES = 16 * 1024
@@ -24,118 +26,125 @@ _FAR_MS = 20.0
 FAR_BYTES = 2 * LEAST_BYTES
 # The measurement is on the second half of the bytes.
 _MEASURED_SHARE = 0.5
-FIRST_MBPS = 50.0  # assumed for a link of unknown speed
-_LARGER_EACH_TIME = 5.0  # the next test after a lower bound
-# A board that waits for its processor now and then waits for a smaller share of a longer test. And
-# a shaper's burst, which a bound leaves out, is so small a part of it that the bound reaches
-# _SHARE_OF_LINK_SPEED, so that no more tests follow. But a short test shows little of a fast link,
-# and one that is so much longer than it would be saved for in vain if the link is slow.
-_LONGER_IF_HINDERED, _LONGER_THAN_LAST = 8.0, 16.0
-_MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip has an error
-# A lower bound of this share of the interface's speed is as good as an exact value.
-_SHARE_OF_LINK_SPEED = 0.8
-# A checked value is measured exactly again after so long.
-MEASURED_AGAIN_S = 900.0
-_BOUND_AGAIN_S = 120.0  # if a peer's link was no faster, because another one may be
+# Of an exact measurement: the link may be a step faster, and the round trip has an error.
+_MARGIN = 1.25
+_FIRST_MBPS = 50.0  # no test of an unknown link is charged as if it was faster
+# A peer shows speeds up to this share of its own.
+_REACH = 0.9
+# Traffic or round trips contradict what is believed: the probability that the link changed.
+_CHANGED = 0.3
 
 
 class Purpose(IntEnum):
-    """What a test is for, the most urgent first."""
+    """What is urgent about a test, the most urgent first."""
 
-    SETTLE = 0
-    FIRST = 1
-    MEASURE = 2
-    CHECK = 3
-
-
-def wanted_bytes(link: NodeLink, other: NodeLink, purpose: Purpose, rtt_ms: float | None) -> float:
-    """How many bytes a test of the link with the other one needs. rtt_ms: None if unknown."""
-    if purpose is Purpose.FIRST:
-        return LEAST_BYTES
-    if purpose is Purpose.CHECK:
-        is_far = (UNKNOWN_RTT_MS if rtt_ms is None else rtt_ms) > _FAR_MS
-        is_short = is_open(link) and assumed_mbps(link) <= FIRST_MBPS
-        return FAR_BYTES if is_far and not is_short else LEAST_BYTES
-    known, mbps = link.bandwidth, min(expected_mbps(link), expected_mbps(other))
-    if purpose is Purpose.SETTLE and known is not None:
-        mbps = min(mbps, known.mbps, known.suspected_mbps)
-    measured_bytes = _MARGIN * mbps * 1e6 / 8 * exact_s(rtt_ms)
-    if known is not None and known.is_host_limited and not known.is_suspect:
-        most_bytes = max(measured_bytes, _LONGER_THAN_LAST * known.measured_bytes)
-        measured_bytes = min(_LONGER_IF_HINDERED * measured_bytes, most_bytes)
-    return measured_bytes / _MEASURED_SHARE
+    SETTLE = 0  # one test contradicts what was believed
+    FIRST = 1  # no other node has tested it
+    ROUTINE = 2
 
 
-def again_s(link: NodeLink) -> float:
-    """How long an exact measurement is not repeated, or one that may show too little."""
-    known = link.bandwidth
-    is_bound = known is not None and (known.lower_bound or _is_claimed(known))
-    return _BOUND_AGAIN_S if is_bound and not _is_near_speed(link) else MEASURED_AGAIN_S
+class Knowledge:
+    """What is known of the links of n nodes now, the rows in their order."""
+
+    def __init__(self, links: Sequence[NodeLink], contradicted: Sequence[bool]) -> None:
+        self.row = {link.name: at for at, link in enumerate(links)}
+        speeds = np.array([link.link_mbps or inf for link in links])
+        before = prior(speeds) if links else np.zeros((0, len(SPEEDS_MBPS)))
+        belief = np.array(
+            [p if x.belief is None else x.belief for x, p in zip(links, before, strict=True)]
+        ).reshape(before.shape)
+        changed = np.where(np.array(contradicted, dtype=np.bool_), _CHANGED, 0.0)
+        belief = later(belief, changed, before)
+        middle_mbps, likely_mbps, self._reach_mbps = (
+            SPEEDS_MBPS[np.argmax(np.cumsum(belief, axis=1) >= share, axis=1)]
+            for share in (0.5, 0.75, 0.9)
+        )
+        known = [link.bandwidth for link in links]
+        self._planned_mbps = [
+            min(mbps, _FIRST_MBPS) if x is None else likely if x.lower_bound else x.mbps
+            for mbps, likely, x in zip(
+                middle_mbps.tolist(), likely_mbps.tolist(), known, strict=True
+            )
+        ]
+        self._shown_mbps = [
+            mbps if x is None else x.mbps for mbps, x in zip(self._planned_mbps, known, strict=True)
+        ]
+        self._mbps = [
+            min(mbps, max(2 * x.mbps, _FIRST_MBPS)) if x and x.lower_bound else mbps
+            for mbps, x in zip(self._planned_mbps, known, strict=True)
+        ]
+        is_exact = [x is not None and not (x.lower_bound or x.is_suspect) for x in known]
+        self.exact = {name for name, at in self.row.items() if is_exact[at]}
+        # What is known exactly is known to a step of the speeds.
+        self.gain = _gains(belief, np.array(is_exact, dtype=np.int64))
+        self._most = self.gain.max(axis=1).tolist()
+
+    def planned_mbps(self, node: str) -> float:
+        """The speed for which tests are planned: what is believed, and of a bound what the link
+        probably does."""
+        return self._planned_mbps[self.row[node]]
+
+    def shown_mbps(self, node: str) -> float:
+        """The speed that tests have shown: the link does at least this much."""
+        return self._shown_mbps[self.row[node]]
+
+    def mbps(self, node: str) -> float:
+        """The speed at which tests are charged: of a bound up to twice as much."""
+        return self._mbps[self.row[node]]
+
+    def most(self, node: str) -> float:
+        """What the best test of the node would tell, nats."""
+        return float(self._most[self.row[node]])
+
+    def shortfall(self, node: str, peer: str) -> int:
+        """How often the peer would have to be twice as fast to show all that the node may do."""
+        ratio = self._reach_mbps[self.row[node]] / (_REACH * self._reach_mbps[self.row[peer]])
+        return max(0, ceil(log2(ratio)))
+
+    def tells(self, node: str, size: Ints, rtt_ms: float | None, peer: str = "") -> Floats:
+        """What tests of so many bytes with a peer tell of the node, nats, shape of `size`."""
+        most = _MEASURED_SHARE * size * 8e-6 / (_MARGIN * exact_s(rtt_ms))
+        if peer:
+            most = np.minimum(most, _REACH * self._reach_mbps[self.row[peer]])
+        return np.asarray(self.gain[self.row[node], np.searchsorted(SPEEDS_MBPS, most, "right")])
 
 
-def _is_claimed(bandwidth: LinkBandwidth) -> bool:
-    """Whether one result showed more, and no other one confirmed it yet."""
-    return bandwidth.claimed_mbps > bandwidth.settled_mbps / AGREEING_SHARE
+def check_bytes(rtt_ms: float | None) -> int:
+    """How many bytes the smallest test takes."""
+    return FAR_BYTES if rtt_ms is not None and rtt_ms > _FAR_MS else LEAST_BYTES
 
 
-def _is_near_speed(link: NodeLink) -> bool:
-    """Whether what is known is nearly the speed of the node's interface: a lower bound is then as
-    good as an exact value."""
-    known, speed_mbps = link.bandwidth, link.link_mbps
-    if known is None or speed_mbps is None:
-        return False
-    return known.mbps >= _SHARE_OF_LINK_SPEED * speed_mbps
+def sizes(least: int, most: float) -> Ints:
+    """The sizes to choose from, bytes: from the smallest, each a quarter more than the last."""
+    count = max(0, int(np.log(max(most / least, 1.0)) / np.log(1.25)))
+    blocks = np.ceil(least * 1.25 ** np.arange(count + 1) / BLOCK_BYTES)
+    return np.asarray(blocks * BLOCK_BYTES, dtype=np.int64)
 
 
-def is_untested(bandwidth: LinkBandwidth) -> bool:
-    """Whether it is only what the node's own counters, or its interface, say."""
-    return bandwidth.source != TESTS and bandwidth.measured_s == -inf
+def change_tells(passed_s: float) -> float:
+    """What a test tells of a link that was known exactly so many seconds ago, nats."""
+    chance = change_chance(np.array([passed_s]))
+    return float(_gains(later(_KNOWN, chance, _FLAT), np.ones(1, dtype=np.int64)).max())
 
 
-def is_open(link: NodeLink) -> bool:
-    """Whether a larger test could find more than is known."""
-    bandwidth = link.bandwidth
-    return bandwidth is not None and bandwidth.is_short and not _is_near_speed(link)
+def _gains(belief: Floats, same: Ints) -> Floats:
+    """The entropy of what a test shows that measures the slowest k speeds exactly, and of the
+    others only that it is one of them, nats. belief: shape (n, g). same: so many steps from the
+    most probable speed are the same as it, shape (n,). Returns shape (n, g + 1)."""
+    places = np.arange(belief.shape[1])
+    wide = belief.copy()
+    wide[:, 1:] += belief[:, :-1]
+    wide[:, :-1] += belief[:, 1:]
+    mode = wide.argmax(axis=1)[:, np.newaxis]
+    is_same: Bools = np.abs(places - mode) <= same[:, np.newaxis]
+    same = np.where(is_same, belief, 0.0).sum(axis=1, keepdims=True)
+    groups = np.where(is_same, np.where(places == mode, same, 0.0), belief)
+    parts = -groups * np.log(np.maximum(groups, 1e-12))
+    start = np.zeros((len(belief), 1))
+    shown = np.concatenate((start, np.cumsum(parts, axis=1)), axis=1)
+    rest = 1.0 - np.concatenate((start, np.cumsum(groups, axis=1)), axis=1)
+    return np.asarray(shown - rest * np.log(np.maximum(rest, 1e-12)))
 
 
-def is_useful(peer: NodeLink, link: NodeLink, purpose: Purpose = Purpose.CHECK) -> bool:
-    """Whether a test with the peer can show what is to be known: of a lower bound, that the link
-    can do more, or what it can do at most."""
-    known = link.bandwidth
-    if known is None or is_untested(known):
-        return True
-    if known.is_suspect:
-        is_other = peer.name != known.suspect_peer
-        return is_other and AGREEING_SHARE * expected_mbps(peer) > known.suspected_mbps
-    if purpose is Purpose.MEASURE and known.lower_bound:
-        least_mbps = min(known.mbps / AGREEING_SHARE, AGREEING_SHARE * expected_mbps(link))
-        return expected_mbps(peer) > least_mbps
-    # What nobody has confirmed is no reason to call a link checked.
-    is_check = purpose is Purpose.CHECK
-    return expected_mbps(peer, is_check=is_check) >= AGREEING_SHARE * known.mbps
-
-
-def expected_mbps(link: NodeLink, *, is_check: bool = False) -> float:
-    """What a test may find at most, as far as one can know. is_check: what is believed is to be
-    checked, and not what one result showed since."""
-    most = link.link_mbps or inf
-    bandwidth = link.bandwidth
-    if bandwidth is None:
-        return min(FIRST_MBPS, most)
-    expected = bandwidth.settled_mbps
-    is_claimed = _is_claimed(bandwidth) and not is_check
-    if is_claimed:
-        expected = bandwidth.claimed_mbps
-    if bandwidth.lower_bound or is_claimed:
-        expected = max(expected * _LARGER_EACH_TIME, FIRST_MBPS)
-    return min(max(expected, link.used_mbps), most)
-
-
-def assumed_mbps(link: NodeLink) -> float:
-    """The speed at which a test is charged. A test that was too short says little about it."""
-    bandwidth, most = link.bandwidth, link.link_mbps or inf
-    if bandwidth is None:
-        return min(FIRST_MBPS, most)
-    if bandwidth.is_suspect:
-        return min(bandwidth.mbps, bandwidth.suspected_mbps)
-    return min(max(2 * bandwidth.mbps, FIRST_MBPS), most) if bandwidth.is_short else bandwidth.mbps
+_FLAT = prior(np.array([inf]))
+_KNOWN = np.eye(1, len(SPEEDS_MBPS), len(SPEEDS_MBPS) // 2)

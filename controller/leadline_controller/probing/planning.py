@@ -8,6 +8,8 @@ from random import Random
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_controller.parsing.settings import setting
+
 # The longest delivery of a lease: the expiry of its message on the wire.
 DELIVERY_S = 5.0
 # Of each node on the ring, so the pairs that are measured grow with the nodes, not their square.
@@ -28,21 +30,33 @@ MAX_ROW_PAIRS = 20_000  # of all rows; LinkState has to store them besides
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """Limits on the cost of probing.
+    """Limits on the cost of probing. Every agent refuses a lease outside of their ranges."""
 
-    interval_s: a node that was in no bandwidth test for so long is checked. ping_peers: the most
-    peers of a node. The others limit one test or one round of pings.
-    """
-
-    interval_s: float = 22.0
-    duration_ms: int = 2000
-    max_bytes: int = 30_000_000
-    ttl_ms: int = 5000
-    port: int = 5201
-    ping_peers: int = 8
-    ping_interval_s: int = 10
-    ping_count: int = 2
-    ping_ttl_s: int = 60
+    interval_s: float = setting(
+        22.0, "a node that was in no bandwidth test for so long is checked", least=1
+    )
+    duration_ms: int = setting(
+        2000, "how long one bandwidth test may take", least=1000, most=30_000
+    )
+    max_bytes: int = setting(
+        30_000_000, "how many bytes one bandwidth test may send", least=1 << 18, most=1 << 34
+    )
+    ttl_ms: int = setting(
+        5000, "a bandwidth test that has not started by then is dropped", least=100, most=120_000
+    )
+    port: int = setting(
+        5201,
+        "where the bandwidth test's server listens, only during the lease; another port must be "
+        "[allowed](#the-units) on the boards",
+        least=1024,
+        most=65_535,
+    )
+    ping_peers: int = setting(
+        8, "how many others each node pings; they [change](network.md#round-trips)", most=256
+    )
+    ping_interval_s: int = setting(10, "between two rounds of pings", least=1, most=3600)
+    ping_count: int = setting(2, "pings to each peer in a round", least=1, most=20)
+    ping_ttl_s: int = setting(60, "how long a lease of pings lasts", least=3, most=86_400)
 
 
 class PingRing:

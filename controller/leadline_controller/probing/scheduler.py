@@ -30,8 +30,8 @@ from leadline_controller.probing.planning import (
     PingRing,
     ProbeLimits,
 )
-from leadline_controller.probing.spending import Account, AccountReading
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.probing.spending import Account, AccountStatus
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
 _JUDGE_EVERY_S = 10.0
-_LEAST_DURATION_MS = 500  # of a bandwidth test
 _ROUND_S = 1.0  # how long a round of pings takes
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
@@ -53,22 +52,22 @@ _URGENT_S = 60.0  # after a contradiction
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetReading:
+class ProbingStatus:
     """What probing costs each node and uplink, sorted by name, and the tests in progress."""
 
-    nodes: tuple[AccountReading, ...] = ()
-    uplinks: tuple[AccountReading, ...] = ()
+    nodes: tuple[AccountStatus, ...] = ()
+    uplinks: tuple[AccountStatus, ...] = ()
     running: tuple[PlannedTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """What to probe. anchors: the nodes with which all others test their bandwidth."""
+    """What to probe."""
 
     limits: ProbeLimits = field(default_factory=ProbeLimits)
     budget: BandwidthBudget = field(default_factory=BandwidthBudget)
     uplinks: tuple[Uplink, ...] = ()
-    anchors: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()  # the nodes with which all others test their bandwidth
     address_policy: AddressPolicy = field(default_factory=AddressPolicy)
 
 
@@ -95,7 +94,7 @@ class ProbeScheduler:
         self._send = send
         self._limits = probing.limits
         self._anchors = probing.anchors
-        self._address_policy = probing.address_policy
+        self.address_policy = probing.address_policy
         self._nodes = nodes
         self._wanted_mbps = wanted_mbps
         self._is_prompt, self._was_prompt = is_prompt, True
@@ -146,14 +145,8 @@ class ProbeScheduler:
                     for end in (test.client, test.server):
                         since_s = self._under_test.get(end, (test.at_s,))[0]
                         self._under_test[end] = (since_s, max(test.at_s, at_s))
-                self._planner.finish(
-                    report.lease_id,
-                    transferred_bytes,
-                    is_measured=test is not None,
-                    hindered_mbps=test.mbps if test and test.is_hindered else None,
-                    unhindered=test.unhindered if test else "",
-                    least_mbps=test.mbps if test and not test.is_hindered else 0.0,
-                )
+                mbps = None if test is None else test.window().high_mbps
+                self._planner.finish(report.lease_id, transferred_bytes, mbps)
             return test
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
@@ -173,7 +166,7 @@ class ProbeScheduler:
 
     # Called on any thread.
 
-    def budget(self, now_s: float) -> BudgetReading:
+    def budget(self, now_s: float) -> ProbingStatus:
         """What probing has cost up to now."""
         with self._lock:
             pings = self._ping_grants.pings_per_minute(self._limits.ping_count, now_s)
@@ -181,11 +174,11 @@ class ProbeScheduler:
             nodes, uplinks = (sorted(each.items()) for each in accounts)
             running = self._planner.running(now_s)
 
-        def read(name: str, account: Account, pings_per_minute: float | None) -> AccountReading:
+        def read(name: str, account: Account, pings_per_minute: float | None) -> AccountStatus:
             with self._lock:  # for one at a time, because all take 0.1 s for 10,000 nodes
                 return account.read(name, pings_per_minute)
 
-        return BudgetReading(
+        return ProbingStatus(
             tuple(read(name, account, pings.get(name, 0.0)) for name, account in nodes),
             tuple(read(name, account, None) for name, account in uplinks),
             running,
@@ -253,7 +246,7 @@ class ProbeScheduler:
             agent = agents[name]
             if not (agent.online and agent.address):
                 continue
-            reason = self._address_policy.refusal(agent.address, nodes[name])
+            reason = self.address_policy.refusal(agent.address, nodes[name])
             if reason is None:
                 probeable[name] = agent
             elif now_s - self._warned_s.get(name, float("-inf")) >= _WARN_EVERY_S:
@@ -340,7 +333,7 @@ class ProbeScheduler:
         for planned in self._planner.plan(list(links.values()), rtt_ms, now_s):
             self._tests += 1
             lease_id = f"{self._nonce}-{self._tests}"
-            duration_ms = self._duration_ms(planned)
+            duration_ms = round(1000 * planned.most_s(self._limits.duration_ms / 1000))
             ends_s = now_s + self._lease_s(duration_ms)
             ends = (planned.client, planned.server)
             most_mbps = min(links[end].link_mbps or inf for end in ends)
@@ -362,11 +355,6 @@ class ProbeScheduler:
                     ttl_ms=self._limits.ttl_ms,
                 )
                 self._send(pb.Lease(node=node, bandwidth=work))
-
-    def _duration_ms(self, planned: PlannedTest) -> int:
-        """Time enough for a link that has become much slower than it was."""
-        expected_ms = max(planned.link_s.values()) * 1000
-        return round(min(max(_LEAST_DURATION_MS, 3 * expected_ms), self._limits.duration_ms))
 
     def _lease_s(self, duration_ms: int) -> float:
         # Both ends count from the receipt; one second covers the difference of their clocks.

@@ -10,7 +10,7 @@ from math import inf
 HOUR_S, DAY_S = 3600, 86_400.0
 _HOURS = 24
 # A part of the budget stays unused, because tests take a little longer than planned.
-_PLANNED_SHARE = 0.95
+_PLANNED_SHARE = 0.94
 # The most that a budget saves while no test runs, and of that the most for one test.
 SAVED_LINK_S, _SAVED_BYTES = 1.0, 30_000_000
 SHARE_OF_SAVINGS = 0.9
@@ -56,14 +56,9 @@ class HourlySpending:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountReading:
+class AccountStatus:
     """The budget of a node or uplink, and what was spent since the account began, in the last hour
-    and in the last 24 hours.
-
-    Shares are of the link's time. age_s: since the account began. bytes_wait_s: until the bytes
-    of the day pay for one more test of the usual size. pings_per_minute: that a node may send, None
-    for an uplink.
-    """
+    and in the last 24 hours. Shares are of the link's time."""
 
     name: str
     allowed_share: float
@@ -74,9 +69,9 @@ class AccountReading:
     bytes: int
     day_bytes: int
     tests: int
-    age_s: float
-    bytes_wait_s: float = 0.0
-    pings_per_minute: float | None = None
+    age_s: float  # since the account began
+    bytes_wait_s: float = 0.0  # until the bytes of the day pay for one more test of the usual size
+    pings_per_minute: float | None = None  # that a node may send, None for an uplink
 
     @property
     def day_bytes_left(self) -> int:
@@ -86,13 +81,12 @@ class AccountReading:
 
 @dataclass(slots=True)
 class Account:
-    """The budget of one node or uplink, and what was spent since the start. most_debt: as a share
-    of the bytes that can be saved."""
+    """The budget of one node or uplink, and what was spent since the start."""
 
     share: float
     bytes_per_day: float
     at_s: float
-    most_debt: float = _MOST_DEBT
+    most_debt: float = _MOST_DEBT  # as a share of the bytes that can be saved
     link_s: float = 0.0
     bytes: float = 0.0
     spent_link_s: float = 0.0
@@ -155,12 +149,12 @@ class Account:
         usual = self.spent_bytes / self.tests
         return max(0.0, (usual - self.bytes) / self._bytes_per_s)
 
-    def read(self, name: str, pings_per_minute: float | None = None) -> AccountReading:
+    def read(self, name: str, pings_per_minute: float | None = None) -> AccountStatus:
         """The account as of the last `refill`."""
         age_s = self.at_s - self.since_s
         hour_s, _ = self.recent.of_last(1, self.at_s)
         day_s, day_bytes = self.recent.of_last(24, self.at_s)
-        return AccountReading(
+        return AccountStatus(
             name=name,
             allowed_share=self.share,
             share=self.spent_link_s / max(age_s, 1.0),

@@ -5,16 +5,17 @@ an SD card; a line that cannot be read is skipped. A file over its limit is repl
 images that are still wanted.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
 
 from leadline_controller.framework.model import Layer
-from leadline_controller.registry.manifests import is_digest
+from leadline_controller.registry.manifests import Digest, LayerBytes
 
 _MAX_LINE = 2**20
 _MAX_IMAGES = 4096
@@ -35,40 +36,34 @@ class KnownImage(NamedTuple):
         """Whether it tells the layers for one of them, at least."""
         return any(self.layers.get(each) for each in architectures) or "" in self.layers
 
-    def line(self) -> str:
+    def line(self) -> bytes:
         """As a line of the file. An architecture without an image has null: earlier releases wrote
         [] for it, also where the index did not say the platform, so that is asked for again."""
         layers = {
-            architecture: [[layer.digest, round(layer.size_mb * 1e6)] for layer in of_one] or None
+            architecture: [(each.digest, round(each.size_mb * 1e6)) for each in of_one] or None
             for architecture, of_one in self.layers.items()
         }
-        text = {"image": self.image, "digest": self.by_digest, "layers": layers}
-        return json.dumps(text, separators=(",", ":")) + "\n"
+        return msgspec.json.encode(_Line(self.image, self.by_digest, layers)) + b"\n"
 
 
-def read_line(line: str) -> KnownImage | None:
+class _Line(msgspec.Struct):
+    image: str
+    digest: Annotated[str, msgspec.Meta(pattern=r"^[^@]*@sha256:[0-9a-f]{64}\Z")]
+    layers: dict[str, list[tuple[Digest, LayerBytes]] | None]
+
+
+def read_line(line: bytes) -> KnownImage | None:
     """The image of a line; None if it cannot be read."""
     try:
-        text = json.loads(line)
-        image, by_digest = text["image"], text["digest"]
-        digest = by_digest.rpartition("@")[2]
-        if not isinstance(image, str) or not is_digest(digest):
-            return None
-        layers = {
-            str(architecture): tuple(_layer(each) for each in of_one or ())
-            for architecture, of_one in text["layers"].items()
-            if of_one != []
-        }
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        read = msgspec.json.decode(line, type=_Line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return KnownImage(image, by_digest, layers)
-
-
-def _layer(pair: Any) -> Layer:
-    digest, size = pair
-    if not is_digest(digest) or not isinstance(size, int) or not 0 <= size <= 10**12:
-        raise ValueError("no layer")
-    return Layer(digest, size / 1e6)
+    layers = {
+        architecture: tuple(Layer(digest, size / 1e6) for digest, size in of_one or ())
+        for architecture, of_one in read.layers.items()
+        if of_one != []
+    }
+    return KnownImage(read.image, read.digest, layers)
 
 
 class ImageCache:
@@ -82,7 +77,7 @@ class ImageCache:
         """The images of the file, of the same name the last one."""
         found: dict[str, KnownImage] = {}
         if self._path is not None:
-            with suppress(OSError, UnicodeDecodeError), self._path.open(encoding="utf-8") as file:
+            with suppress(OSError), self._path.open("rb") as file:
                 left = self._max_bytes + _MAX_LINE
                 while left > 0 and (line := file.readline(_MAX_LINE)):
                     left -= len(line)
@@ -94,10 +89,10 @@ class ImageCache:
         """Add images. Whether the file is over its limit now, so that it should be replaced."""
         if self._path is None:
             return False
-        text = "".join(image.line() for image in images)
+        lines = b"".join(image.line() for image in images)
         with suppress(OSError):
-            with open(self._path, "a", encoding="utf-8", opener=_private) as file:
-                file.write(text)
+            with open(self._path, "ab", opener=_private) as file:
+                file.write(lines)
             return self._path.stat().st_size > self._max_bytes
         return False
 
@@ -108,7 +103,7 @@ class ImageCache:
         new = self._path.with_suffix(f".{time.time_ns()}")
         with suppress(OSError):
             try:
-                with open(new, "w", encoding="utf-8", opener=_private) as file:
+                with open(new, "wb", opener=_private) as file:
                     left = self._max_bytes // 2
                     for image in images:
                         line = image.line()

@@ -81,11 +81,11 @@ class _Answer(NamedTuple):
 
 
 class _Token(msgspec.Struct):
-    """Docker's specification of tokens, and OAuth's. expires_in: a number, or text with one."""
+    """Docker's specification of tokens, and OAuth's."""
 
     token: str | None = None
     access_token: str | None = None
-    expires_in: msgspec.Raw = msgspec.Raw(b"null")
+    expires_in: msgspec.Raw = msgspec.Raw(b"null")  # a number, or text with one
 
 
 class RegistryClient:

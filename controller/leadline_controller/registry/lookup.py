@@ -10,6 +10,7 @@ Whoever may create pods chooses names of images, so turns are fair. See fairness
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from leadline_controller.framework.model import Layer
 from leadline_controller.logs import ErrorLog
+from leadline_controller.parsing.settings import readable_file, setting
 from leadline_controller.registry import fairness
 from leadline_controller.registry.cache import ImageCache, KnownImage
 from leadline_controller.registry.manifests import (
@@ -56,6 +58,12 @@ Layers = tuple[Layer, ...]
 Learn = Callable[[str, str, Mapping[str, Layers]], Set[str]]
 
 
+def _secret_name(text: str) -> str:
+    if not re.fullmatch("[^/]+/[^/]+", text):
+        raise ValueError(f"expected namespace/name, got text {text!r}")
+    return text
+
+
 class Registry(Protocol):
     """Reads manifests from endpoints. Both raise RegistryError."""
 
@@ -70,65 +78,78 @@ class Registry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LookupSettings:
-    """enabled: whether registries are asked at all. registries_file: k3s' registries.yaml, None
-    without one. pull_secrets: namespace/name of those that may be read. requests_per_hour: of
-    manifests from each registry; four times as many may come at once. path, cache_mb: the file of
-    what is known."""
+    """How registries are asked."""
 
-    enabled: bool = True
-    registries_file: Path | None = None
-    pull_secrets: tuple[str, ...] = ()
-    requests_per_hour: int = 10
-    path: Path | None = None
-    cache_mb: float = 4.0
+    enabled: bool = setting(True, "false: no registry is asked for [images' layers](#image-layers)")
+    registries_file: Path | None = setting(
+        None,
+        "k3s' `registries.yaml`. The unit sets it by a variable, so with systemd it is always "
+        "`/etc/leadline/registries.yaml`, [a link](#image-layers)",
+        read=readable_file,
+    )
+    pull_secrets: tuple[str, ...] = setting(
+        (),
+        'pull secrets that may be read, such as `["default/regcred"]`; each needs a right of its '
+        "own",
+        read=_secret_name,
+    )
+    requests_per_hour: int = setting(
+        10,
+        "requests to each registry that it counts; four times as many may come at once",
+        least=1,
+        most=3600,
+    )
+    path: Path | None = None  # the file of what is known; None keeps it in memory only
+    cache_mb: float = setting(
+        4.0,
+        "the most that `images.jsonl` in the state folder may have, MiB. 0: in memory only",
+        most=1024,
+    )
 
 
-class RegistryReading(NamedTuple):
-    """A registry as last seen. images: whose layers are known, of `wanted`. why: why it, or the
-    last of its images, is not; empty if all is well. retry_s: when it is asked again."""
+class RegistryStatus(NamedTuple):
+    """A registry as last seen."""
 
     name: str
     wanted: int
-    images: int
-    why: str
-    retry_s: float | None
+    images: int  # whose layers are known, of `wanted`
+    why: str  # why it, or the last of its images, is not; empty if all is well
+    retry_s: float | None  # when it is asked again
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """Of a registry. tokens: how many manifests may be asked for now."""
+    """Of a registry."""
 
-    tokens: float
+    tokens: float  # how many manifests may be asked for now
     filled_s: float
 
 
 @dataclass(slots=True)
 class _Server:
-    """A registry's or a mirror's host. not_before_s: when it may be asked again, for whatever
-    image. silent: how many requests in a row it did not answer; of one that never answered, one
-    is enough to count as away."""
+    """A registry's or a mirror's host."""
 
-    not_before_s: float = 0.0
+    not_before_s: float = 0.0  # when it may be asked again, for whatever image
     waits_s: float = 0.0
     why: str = ""
+    # How many requests in a row it did not answer; of one that never answered, one is enough to
+    # count as away.
     silent: int = _SILENT - 1
 
 
 @dataclass(slots=True)
 class _Image:
-    """An image that is wanted. due_s: when it is asked for next. why: of the last failure. is_away:
-    it failed because its servers are away. turn: when it was last asked for, as a count of all
-    turns. named_by: see ImageLookup. paths: from this, for fairness."""
+    """An image that is wanted."""
 
     reference: Reference | None
     known: KnownImage | None = None
-    due_s: float = 0.0
+    due_s: float = 0.0  # when it is asked for next
     waits_s: float = 0.0
-    why: str = ""
-    is_away: bool = False
-    turn: int = 0
-    named_by: Set[str] = frozenset()
-    paths: tuple[fairness.Path, ...] = ()
+    why: str = ""  # of the last failure
+    is_away: bool = False  # it failed because its servers are away
+    turn: int = 0  # when it was last asked for, as a count of all turns
+    named_by: Set[str] = frozenset()  # see ImageLookup
+    paths: tuple[fairness.Path, ...] = ()  # from `named_by`, for fairness
 
     def is_named_by(self, image: str, named_by: Set[str]) -> None:
         """These pods name it now."""
@@ -269,14 +290,14 @@ class ImageLookup:
         bucket.tokens, bucket.filled_s = min(bucket.tokens + gained, most), now_s
         return bucket
 
-    def readings(self) -> list[RegistryReading]:
+    def statuses(self) -> list[RegistryStatus]:
         """The registries of the wanted images, by name."""
         found: dict[str, dict[str, _Image | None]] = {}
         for image in self._wanted():
             found.setdefault(image.partition("/")[0], {})[image] = self._images.get(image)
-        return [self._reading(name, images) for name, images in sorted(found.items())]
+        return [self._status(name, images) for name, images in sorted(found.items())]
 
-    def _reading(self, name: str, images: Mapping[str, _Image | None]) -> RegistryReading:
+    def _status(self, name: str, images: Mapping[str, _Image | None]) -> RegistryStatus:
         now_s, architectures = self._now_s(), self._needed()
         reasons: dict[str, list[str]] = {}
         due_s: list[float] = []
@@ -294,7 +315,7 @@ class ImageLookup:
             )
             if state and state.why:
                 due_s.append(state.due_s)
-        return RegistryReading(
+        return RegistryStatus(
             name,
             len(images),
             len(images) - unknown,

@@ -7,7 +7,7 @@ schema 2 has the same fields.
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,7 +27,6 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_LIST_BYTES = 2**18  # of layers or manifests, which take 100 to 500 bytes each
 _MAX_LAYERS = 512  # overlayfs mounts 500 at most
 _MAX_MANIFESTS = 1024
-_MAX_LAYER_BYTES = 10**12
 # As containerd/platforms has them: other names, the variants of an architecture, of which the first
 # is the best, and what its boards run as well. The label kubernetes.io/arch has no variant, so the
 # newest that boards have is taken.
@@ -43,6 +42,9 @@ _VARIANTS = {"amd64": ("v1",), "arm": ("v8", "v7", "v6", "v5"), "arm64": ("v8",)
 _PLAIN = {"amd64": "v1", "arm": "v7", "arm64": "v8"}  # what no variant means
 _RUNS_AS_WELL = {"amd64": "386", "arm64": "arm"}
 _NULL = msgspec.Raw(b"null")
+# The only digest that can be checked here.
+Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+LayerBytes = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 _Read = TypeVar("_Read")
 
 
@@ -83,10 +85,11 @@ class Manifest(NamedTuple):
 
 
 class Index(NamedTuple):
-    """An image for several platforms. manifests: architecture -> the digest of its manifest, or of
-    another index; "" for one that does not say its platform."""
+    """An image for several platforms."""
 
     digest: str
+    # Architecture -> the digest of its manifest, or of another index; "" for one that does not say
+    # its platform.
     manifests: Mapping[str, str]
 
     def of(self, architecture: str) -> str | None:
@@ -104,8 +107,8 @@ class _Document(msgspec.Struct, gc=False):
 
 
 class _Descriptor(msgspec.Struct, gc=False):
-    digest: str
-    size: int
+    digest: Digest
+    size: LayerBytes
 
 
 class _Platform(msgspec.Struct, gc=False):
@@ -115,12 +118,12 @@ class _Platform(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """Of an index. platform: read for itself, so that an odd one loses only its entry."""
+    """Of an index."""
 
     digest: str = ""
     media: str | None = msgspec.field(default=None, name="mediaType")
     artifact: str | None = msgspec.field(default=None, name="artifactType")
-    platform: msgspec.Raw = _NULL
+    platform: msgspec.Raw = _NULL  # read for itself, so that an odd one loses only its entry
 
 
 def read_answer(body: bytes, expected_digest: str = "") -> Manifest | Index:
@@ -141,10 +144,10 @@ def read_answer(body: bytes, expected_digest: str = "") -> Manifest | Index:
         which = "both layers and" if is_index else "neither layers nor"
         raise BrokenError(f"its answer has {which} manifests")
     if is_index:
-        entries = _list(manifests, _Entry, "manifests", _MAX_MANIFESTS)
+        entries = _list(manifests, list[_Entry | None], "manifests", _MAX_MANIFESTS)
         return Index(digest, _platforms(each for each in entries if each is not None))
-    found = _list(layers, _Descriptor, "layers", _MAX_LAYERS)
-    return Manifest(digest, tuple(_layer(each) for each in found))
+    found = _list(layers, list[_Descriptor], "layers", _MAX_LAYERS)
+    return Manifest(digest, tuple(Layer(each.digest, each.size / 1e6) for each in found))
 
 
 def read_json(body: bytes, kind: type[_Read], what: str) -> _Read:
@@ -158,22 +161,13 @@ def read_json(body: bytes, kind: type[_Read], what: str) -> _Read:
         raise BrokenError("its answer is not JSON") from None
 
 
-def _list(body: bytes, kind: type[_Read], what: str, most: int) -> list[_Read | None]:
+def _list(body: bytes, kind: type[list[_Read]], what: str, most: int) -> list[_Read]:
     """Raises BrokenError: before the objects are made if it is so long that most are junk."""
-    found: list[_Read | None] = []
-    if len(body) <= _MAX_LIST_BYTES:
-        found = read_json(body, list[kind | None], f"list of {what}")  # type: ignore[valid-type]  # at run time
-    if len(found) > most or len(body) > _MAX_LIST_BYTES:
+    is_long = len(body) > _MAX_LIST_BYTES
+    found = [] if is_long else read_json(body, kind, f"list of {what}")
+    if is_long or len(found) > most:
         raise BrokenError(f"its list of {what} is longer than {most}, or {_MAX_LIST_BYTES} bytes")
     return found
-
-
-def _layer(descriptor: _Descriptor | None) -> Layer:
-    if descriptor is None or not is_digest(descriptor.digest):
-        raise BrokenError("a layer has no digest by sha256")
-    if not 0 <= descriptor.size <= _MAX_LAYER_BYTES:
-        raise BrokenError("a layer has an impossible size")
-    return Layer(descriptor.digest, descriptor.size / 1e6)
 
 
 def _platforms(entries: Iterable[_Entry]) -> dict[str, str]:

@@ -7,19 +7,21 @@ registry itself is asked after its mirrors. Pull secrets are chosen as kubelet's
 
 import base64
 import binascii
-import json
 import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from leadline_controller.parsing.addresses import is_loopback
 from leadline_controller.parsing.documents import parse_texts, read_text
 from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.parsing.typed import decode
 from leadline_controller.registry.rewrites import Rewrite, RewriteError, read_rewrite
 
 DOCKER = "docker.io"
@@ -42,11 +44,11 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|sha256:[0-9a-f]{64}")
 
 
 class Reference(NamedTuple):
-    """Where an image is. reference: a tag or a digest."""
+    """Where an image is."""
 
     registry: str
     repository: str
-    reference: str
+    reference: str  # a tag or a digest
 
 
 def reference_of(image: str) -> Reference | None:
@@ -71,21 +73,17 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One place to ask for an image. url: without /v2, or with a path that takes its place.
-    repository: as rewritten; `path` is what a URL and a token's scope have of it. is_named:
-    registries.yaml names it. tls: None for the system's authorities. may_login: its TLS is
-    verified, so it may see credentials. problem: why it cannot be asked, "" if it can. mirror_of:
-    the registry that it is a mirror of, which containerd tells it as `ns`."""
+    """One place to ask for an image."""
 
-    url: str
-    repository: str
+    url: str  # without /v2, or with a path that takes its place
+    repository: str  # as rewritten; `path` is what a URL and a token's scope have of it
     reference: str
-    is_named: bool = False
-    tls: ssl.SSLContext | None = None
-    may_login: bool = True
+    is_named: bool = False  # registries.yaml names it
+    tls: ssl.SSLContext | None = None  # None for the system's authorities
+    may_login: bool = True  # its TLS is verified, so it may see credentials
     credentials: Credentials | None = None
-    problem: str = ""
-    mirror_of: str = ""
+    problem: str = ""  # why it cannot be asked, "" if it can
+    mirror_of: str = ""  # the registry that it is a mirror of, which containerd tells it as `ns`
 
     @property
     def host(self) -> str:
@@ -123,12 +121,11 @@ PullLogins = Mapping[str, tuple[Credentials, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Registries:
-    """The rules of a registries.yaml; none if there is no such file. warnings: one line for each
-    part of the file that is left out."""
+    """The rules of a registries.yaml; none if there is no such file."""
 
     mirrors: Mapping[str, _Mirror] = field(default_factory=dict)
     configs: Mapping[str, _Config] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # one line for each part of the file that is left out
 
     def endpoints(self, image: Reference, logins: PullLogins | None = None) -> Iterator[Endpoint]:
         """Where to ask for the image, in this order. logins: those of the pod's pull secrets; they
@@ -371,39 +368,48 @@ def _flag(fields: Fields, name: str) -> bool:
     return value in ("true", "yes", "on", "y")
 
 
-def read_pull_secret(secret: Mapping[str, Any]) -> dict[str, tuple[Credentials, ...]]:
+class _Auth(msgspec.Struct):
+    username: str = ""
+    password: str = ""
+    auth: str | None = None
+
+
+class _Auths(msgspec.Struct):
+    auths: dict[str, msgspec.Raw] = {}
+
+
+class _Secret(msgspec.Struct):
+    data: dict[str, str] = {}
+
+
+def read_pull_secret(secret: object) -> dict[str, tuple[Credentials, ...]]:
     """The credentials in a secret of the type kubernetes.io/dockerconfigjson or dockercfg, by what
     they are for: a host, where * may stand in a label, perhaps with a port and the begin of a path.
     What cannot be read is left out, because its values must not be shown."""
-    data = secret.get("data")
     found: dict[str, tuple[Credentials, ...]] = {}
     try:
-        if not isinstance(data, Mapping):
-            return found
-        encoded = data.get(".dockerconfigjson") or data.get(".dockercfg") or ""
-        auths = json.loads(base64.b64decode(encoded, validate=True))
-        if data.get(".dockerconfigjson"):
-            auths = auths.get("auths", {})
-        entries = list(auths.items())[:_MAX_LOGINS]
-    except (ValueError, AttributeError, TypeError, RecursionError):
+        data = decode(secret, _Secret, "").data
+        names = ".dockerconfigjson", ".dockercfg"
+        now, before = (base64.b64decode(data.get(name, ""), validate=True) for name in names)
+        auths = decode(now, _Auths, "").auths if now else decode(before, dict[str, msgspec.Raw], "")
+    except ValueError:
         return found
-    for name, auth in entries:
-        credentials = _credentials(auth)
+    for name, entry in list(auths.items())[:_MAX_LOGINS]:
+        credentials = _credentials(entry)
         key = _key(name) if len(name) <= _MAX_KEY else ""
         if credentials is not None and key:
             found[key] = (*found.get(key, ()), credentials)
     return found
 
 
-def _credentials(entry: object) -> Credentials | None:
-    if not isinstance(entry, Mapping):
+def _credentials(entry: msgspec.Raw) -> Credentials | None:
+    try:
+        read = decode(entry, _Auth, "")
+    except FieldError:
         return None
-    user, password = entry.get("username"), entry.get("password", "")
-    if isinstance(entry.get("auth"), str):
-        user, password = _decoded(entry["auth"]) or (user, password)
-    if not isinstance(user, str) or not isinstance(password, str) or not user:
-        return None
-    return Credentials(user, password)
+    login = read.username, read.password
+    user, password = (_decoded(read.auth) or login) if read.auth is not None else login
+    return Credentials(user, password) if user else None
 
 
 def _key(name: str) -> str:

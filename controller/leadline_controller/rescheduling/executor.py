@@ -38,6 +38,7 @@ from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST
 from leadline_controller.logs import ErrorLog
 from leadline_controller.rescheduling.journal import Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
+from leadline_controller.waiting import within
 
 log = logging.getLogger(__name__)
 
@@ -82,15 +83,14 @@ class _NotLeadingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorHooks:
-    """What the executor asks and tells. refusal(move): why it must not begin now, as the world is;
-    empty if it may. fits_beside(move): whether the target has room while the old pod still runs.
-    requeue: told of room that is free again. record: told what happens to a pod, its key and a
-    sentence. now_unix_s: None while the clock is not set."""
+    """What the executor asks and tells."""
 
-    refusal: Callable[[PlannedMove], str]
+    refusal: Callable[[PlannedMove], str]  # why it must not begin now; empty if it may
+    # Whether the target has room while the old pod still runs.
     fits_beside: Callable[[PlannedMove], bool]
-    now_unix_s: Callable[[], float | None]
-    requeue: Callable[[ClusterEvent], None] = lambda _: None
+    now_unix_s: Callable[[], float | None]  # None while the clock is not set
+    requeue: Callable[[ClusterEvent], None] = lambda _: None  # told of room that is free again
+    # Told what happens to a pod: its key and a sentence.
     record: Callable[[str, str], None] = lambda _pod, _what: None
 
 
@@ -172,7 +172,10 @@ class Executor:
         unfinished = []
         for note in self._journal.begun():
             if await self._is_open(note):
-                self._state.reserve(self._reservation(note))
+                taker = min(
+                    self._replacements(note), key=lambda p: p.created_s or 0.0, default=None
+                )
+                self._state.reserve(self._reservation(note), taker)
                 unfinished.append(note)
             else:
                 await self._end(note.uid, "not begun, or finished by an earlier leader")
@@ -213,7 +216,7 @@ class Executor:
         pod = self._state.pod(note.uid) or next(alike, None)
         if pod is None:
             pod = Pod(namespace, name, owner=Owner(note.kind, "", note.owner))
-        pod = replace(pod, name=name, uid=note.uid, node_name=note.source)
+        pod = replace(pod, name=name, uid=note.uid, node_name=note.source, deletion_cost=note.cost)
         return Reservation(pod, note.target, note.source, "a move that another controller began")
 
     # One move.
@@ -223,11 +226,12 @@ class Executor:
             note, workload = await self._checked(move)
         except _StoppedError as stop:
             return MoveOutcome(move, stop.ending, str(stop))
-        self._state.reserve(Reservation(move.pod, move.target, move.source, move.why))
+        pod = replace(move.pod, deletion_cost=note.cost)
+        self._state.reserve(Reservation(pod, move.target, move.source, move.why))
         try:
             await self._journal.begin(note)
         except ClusterError as error:
-            self._hooks.requeue(self._state.release(note.uid))
+            self._hooks.requeue(self._state.unreserve(note.uid))
             outcome = MoveOutcome(move, "refused", f"the move could not be noted: {error}")
             self._unended[note.uid] = str(outcome)  # it may have been noted all the same
             return outcome
@@ -249,7 +253,7 @@ class Executor:
             why = "this controller no longer leads; whoever does goes on"
             return MoveOutcome(move, "failed", why)
         finally:
-            self._hooks.requeue(self._state.release(note.uid))
+            self._hooks.requeue(self._state.unreserve(note.uid))
         await self._end(note.uid, str(outcome))
         self._hooks.record(note.pod, f"{outcome}, from {note.source} to {note.target}: {move.why}")
         return outcome
@@ -311,8 +315,8 @@ class Executor:
             raise _StoppedError("refused", f"the API server does not say all: {error}") from None
         if workload is not None and workload.extra is not None:
             raise _StoppedError("refused", f"Deployment {workload.name} has an extra replica")
-        if workload is not None and not workload.settled:
-            raise _StoppedError("refused", f"Deployment {workload.name} is not settled")
+        if workload is not None and not workload.rolled_out:
+            raise _StoppedError("refused", f"Deployment {workload.name} has not rolled out")
         return workload
 
     # By eviction.
@@ -500,14 +504,8 @@ class Executor:
             if left_s <= 0:
                 return False
             self._changed.clear()
-            changed = asyncio.create_task(self._changed.wait())
             # Whether it still leads is nothing that the watch tells.
-            slept = asyncio.ensure_future(self._clock.sleep(min(left_s, _POLL_S)))
-            try:
-                await asyncio.wait((changed, slept), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                changed.cancel()
-                slept.cancel()
+            await within(self._clock, self._changed.wait(), min(left_s, _POLL_S))
         return True
 
     async def _tell(self, move: PlannedMove) -> None:

@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, replace
 
 from leadline_controller.framework.ports import Cluster
 from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.parsing.settings import setting
 
 MOVES, PAUSED = "moves", "paused"
 OPEN = "open"
 HOUR_S = 3600.0
 _MAX_NOTES = 500
+_MOST_MOVES = 200  # in an hour; their notes must all be kept
 _MAX_TEXT = 400_000
 _MAX_REASON = 200
 _MAX_NAME = 512
@@ -23,23 +25,22 @@ _NAMES = ("uid", "pod", "owner", "kind", "source", "target", "deployment")
 
 @dataclass(frozen=True, slots=True)
 class MoveNote:
-    """One move. pod: namespace/name. newest_s: the creation of its workload's newest pod before,
-    on the API server's clock. begun_s: seconds since 1970. kind: of the owner. deployment: of a
-    replacement that comes first, namespace/name, with `replicas` wanted. cost: the pod's deletion
-    cost before, None without one. outcome: OPEN, or how it ended."""
+    """One move."""
 
     uid: str
-    pod: str
+    pod: str  # namespace/name
     owner: str
     source: str
     target: str
-    begun_s: float
+    begun_s: float  # seconds since 1970
+    # The creation of its workload's newest pod before, on the API server's clock.
     newest_s: float = 0.0
-    kind: str = ""
+    kind: str = ""  # of the owner
+    # Of a replacement that comes first, namespace/name, with `replicas` wanted.
     deployment: str = ""
     replicas: int = 0
-    cost: int | None = None
-    outcome: str = OPEN
+    cost: int | None = None  # the pod's deletion cost before, None without one
+    outcome: str = OPEN  # OPEN, or how it ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,18 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class HourlyBudgets:
-    """How many moves may begin in an hour: of one workload, away from or to one node, and of the
-    cluster."""
+    """How many moves may begin in an hour."""
 
-    workload: int = 1
-    node: int = 3
-    cluster: int = 6
+    workload: int = setting(
+        1,
+        "how many moves of one workload may begin in an hour",
+        name="workload_moves_per_hour",
+        most=_MOST_MOVES,
+    )
+    node: int = setting(
+        3, "the same from or to one node", name="node_moves_per_hour", most=_MOST_MOVES
+    )
+    cluster: int = setting(6, "the same in the cluster", name="moves_per_hour", most=_MOST_MOVES)
 
     def refusal(self, notes: Iterable[MoveNote], owner: str, nodes: Sequence[str]) -> str:
         """Why no such move may begin after those of the last hour; empty if it may."""

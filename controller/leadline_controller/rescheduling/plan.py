@@ -6,7 +6,7 @@ the best score. The gain is the strategy's own: the score of the pod's present n
 one, both in the cluster without the pod.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from heapq import heapify, heappop, heappush
@@ -16,36 +16,34 @@ import numpy as np
 from leadline_controller.framework.batch import Move
 from leadline_controller.framework.cycle import (
     Better,
-    Filter,
-    Prefer,
+    Rule,
     Strategy,
     best,
     feasible_nodes,
     filtered,
-    filters_with,
     pre_filter_failure,
 )
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView
 
-Running = tuple[Pod, str]  # a pod and its node's name
+PodOnNode = tuple[Pod, str]  # a pod and its node's name
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One move. score, better_score: of the present node and of the target, in the strategy's
-    unit. gain: their difference as a share of the larger one, 0 to 1; None if another rule asks
-    for the move. disruption: what the pod's users notice. makes_room: for another move or a pending
-    pod, so that it ends when the old pod has."""
+    """One move."""
 
     pod: Pod
     source: str
     target: str
     why: str
+    # Of the present node and of the target, in the strategy's unit.
     score: float | None = None
     better_score: float | None = None
+    # Their difference as a share of the larger one, 0 to 1; None if another rule asks for the move.
     gain: float | None = None
-    disruption: str = ""
+    disruption: str = ""  # what the pod's users notice
+    # For another move or a pending pod, so that it ends when the old pod has.
     makes_room: bool = False
 
 
@@ -84,25 +82,22 @@ def of_moves(strategy: Strategy, view: ClusterView, moves: Iterable[Move]) -> Pl
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRules:
-    """What a plan must keep. min_gain: the least gain of a move, as a share. most: how many moves.
-    prefer: by which rule preferences join the strategy, so that a move does not undo them.
-    may_move(pod, node): why the pod must stay, "" if it may move. reliable(pod, source, target):
-    why the measurements do not suffice for this move, "" if they do."""
+class PlanLimits:
+    """What a plan must keep."""
 
-    min_gain: float = 0.2
-    most: int = 20
-    prefer: Prefer | None = None
+    min_gain: float = 0.2  # the least gain of a move, as a share
+    most: int = 20  # how many moves
+    # Of a pod and its node: why the pod must stay, "" if it may move.
     may_move: Callable[[Pod, str], str] = lambda _pod, _node: ""
+    # Of a pod, its node and the target: why the measurements do not suffice, "" if they do.
     reliable: Callable[[Pod, str, str], str] = lambda _pod, _source, _target: ""
 
 
-def make_plan(
+def plan_moves(
     view: ClusterView,
-    running: Sequence[Running],
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    rules: PlanRules,
+    running: Sequence[PodOnNode],
+    rule: Rule,
+    limits: PlanLimits,
 ) -> Plan:
     """Plan the moves that gain most, each on the view that those before it leave."""
     view = replace(view, placed_in_run=np.zeros(len(view), dtype=np.int64))
@@ -110,10 +105,10 @@ def make_plan(
     heap: list[tuple[float, int]] = []
     found: dict[int, PlannedMove] = {}
     for number, (pod, node) in enumerate(running):
-        if reason := rules.may_move(pod, node):
+        if reason := limits.may_move(pod, node):
             stays[pod.key] = Stay(pod.key, node, reason)
             continue
-        move = propose(view, pod, node, filters, strategy, rules)
+        move = propose(view, pod, node, rule, limits)
         if isinstance(move, Stay):
             stays[pod.key] = move
         else:
@@ -124,12 +119,12 @@ def make_plan(
     while heap:
         gain, number = heappop(heap)
         pod, node = running[number]
-        if len(moves) == rules.most:
-            why = f"a plan has {rules.most} moves at most, and others gain more"
+        if len(moves) == limits.most:
+            why = f"a plan has {limits.most} moves at most, and others gain more"
             stays[pod.key] = Stay(pod.key, node, why)
             continue
         # The moves before this one may have changed what it gains.
-        move = propose(view, pod, node, filters, strategy, rules)
+        move = propose(view, pod, node, rule, limits)
         if isinstance(move, Stay):
             stays[pod.key] = replace(move, why=f"after the moves before it: {move.why}")
         elif heap and -(move.gain or 0.0) > heap[0][0] and -(move.gain or 0.0) > gain:
@@ -139,35 +134,32 @@ def make_plan(
             source, target = view.table.index[node], view.table.index[move.target]
             view = view.without_placement(pod, source).with_placement(pod, target)
             view = replace(view, placed_in_run=np.zeros(len(view), dtype=np.int64))
-    return Plan(strategy.name, strategy.better, tuple(moves), tuple(stays.values()))
+    return Plan(rule.strategy.name, rule.strategy.better, tuple(moves), tuple(stays.values()))
 
 
 def propose(
     view: ClusterView,
     pod: Pod,
     node: str,
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    rules: PlanRules,
+    rule: Rule,
+    limits: PlanLimits,
 ) -> PlannedMove | Stay:
     """The best move of one pod, or why it stays where it is."""
-    source = view.table.index.get(node)
+    strategy, source = rule.strategy, view.table.index.get(node)
     if source is None:
         return Stay(pod.key, node, "its node is not known")
     view = view.without_placement(pod, source)
     failure = pre_filter_failure(pod)
     if failure is not None:
         return Stay(pod.key, node, f"it could not be placed again: {failure}")
-    results = filtered(view, pod, filters_with(filters, strategy))
+    results = filtered(view, pod, rule.filters)
     others = feasible_nodes(view, results)
     others = others[others != source]
     if not others.size:
         return Stay(pod.key, node, "no other node passes the filters")
     # Some strategies compare the candidates with each other, so all are scored together.
     candidates = np.union1d(others, [source])
-    scores = strategy.score(view, pod, candidates)
-    if rules.prefer is not None:
-        scores = rules.prefer(view, pod, scores, strategy.better)
+    scores = rule.score(view, pod, candidates)
     at = int(np.searchsorted(candidates, source))
     now = float(scores.total[at])
     if np.isnan(now):
@@ -181,10 +173,10 @@ def propose(
     gain = gain_of(now, then, strategy.better)
     if np.isnan(then) or gain <= 0:
         return Stay(pod.key, node, f"no other node is better: {now:.4g}, {target} {then:.4g}")
-    if gain < rules.min_gain:
-        why = f"{target} gains {gain:.0%}, less than {rules.min_gain:.0%}"
+    if gain < limits.min_gain:
+        why = f"{target} gains {gain:.0%}, less than {limits.min_gain:.0%}"
         return Stay(pod.key, node, f"{why}: {now:.4g} -> {then:.4g}")
-    if reason := rules.reliable(pod, node, target):
+    if reason := limits.reliable(pod, node, target):
         return Stay(pod.key, node, f"{target} seems to gain {gain:.0%}, but {reason}")
     why = f"{now:.4g} -> {then:.4g}, {strategy.better} is better: {scores.why(chosen)}"
     return PlannedMove(pod, node, target, why, now, then, gain)

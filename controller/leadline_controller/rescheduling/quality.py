@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView
-from leadline_controller.telemetry.bandwidth import TESTS
-from leadline_controller.telemetry.link_readings import UNREACHABLE, LinkReading
+from leadline_controller.telemetry.link_bandwidth import TESTS
+from leadline_controller.telemetry.link_status import UNREACHABLE, LinkStatus
 from leadline_controller.telemetry.state import TelemetryState
 
 # A value in the second half of its time to live is stale, as for links.
@@ -32,7 +32,7 @@ def why_unreliable(
                 user = str(pod.annotations.user_node)
                 if reason := _round_trip(telemetry, user, node, now_s):
                     return reason
-            age_s = telemetry.report_age_s(node, now_s)
+            age_s = telemetry.board(node, now_s).age_s
             if any(name not in _OF_LINKS for name in needs) and (
                 age_s is None or age_s > _FRESH_SHARE * telemetry.ttl.report_s
             ):
@@ -67,7 +67,7 @@ def _round_trip(telemetry: TelemetryState, user: str, node: str, now_s: float) -
     pair = f"the round trip of {user} and {node}"
     link = next(
         (each for each in telemetry.links(now_s, (user,), user) if node in (each.a, each.b)),
-        LinkReading(user, node),
+        LinkStatus(user, node),
     )
     if link.rtt_source == UNREACHABLE:
         return f"{node} does not answer {user}"

@@ -5,16 +5,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.record import DecisionRecord
-from leadline_controller.framework.cycle import Filter, Prefer, Strategy, filtered, filters_with
+from leadline_controller.framework.cycle import filtered
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.ports import (
-    Clock,
     Cluster,
     ClusterChange,
     ClusterError,
@@ -24,21 +20,24 @@ from leadline_controller.framework.ports import (
     PodChanged,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.view import ClusterView
+from leadline_controller.history.record import DecisionRecord
+from leadline_controller.logs import ErrorLog
+from leadline_controller.parsing.settings import section, setting
 from leadline_controller.rescheduling.executor import FIRST, Executor, ExecutorHooks, MoveOutcome
-from leadline_controller.rescheduling.guards import Guards, Neighbourhood
+from leadline_controller.rescheduling.guards import Guards
 from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, Pause
 from leadline_controller.rescheduling.plan import (
     Plan,
+    PlanLimits,
     PlannedMove,
-    PlanRules,
     Stay,
-    make_plan,
+    plan_moves,
     propose,
 )
 from leadline_controller.rescheduling.quality import why_unreliable
 from leadline_controller.rescheduling.trigger import Assumptions
-from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.scheduling.decision_step import DecisionStep
+from leadline_controller.waiting import within
 
 log = logging.getLogger(__name__)
 
@@ -47,23 +46,42 @@ _RECOVER_S = 10.0
 _LOOK_S = 10.0
 _STORED_S = 20.0
 Mode = Literal["off", "manual", "automatic"]
+_WEEK_S = 604_800.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReschedulingSettings:
-    """When pods may be moved. mode: "off" plans only, "manual" moves when somebody asks,
-    "automatic" also by itself. min_gain: the least gain of a move, as a share of the score.
-    worse_for_s: how long a placement must be worse than assumed. cooldown_s: how long a workload
-    rests after its last new pod. timeout_s: for each wait of a move. admins: common names of the
-    client certificates that may move pods or pause."""
+    """When pods may be moved."""
 
-    mode: Mode = "off"
-    min_gain: float = 0.2
-    worse_for_s: float = 300.0
-    cooldown_s: float = 3600.0
-    timeout_s: float = 300.0
-    budgets: HourlyBudgets = field(default_factory=HourlyBudgets)
-    admins: tuple[str, ...] = ()
+    mode: Mode = setting(
+        "off",
+        "when running pods are [moved](rescheduling.md): off: never; manual: when somebody asks; "
+        "automatic: also by itself",
+    )
+    min_gain: float = setting(
+        0.2,
+        "the least gain of a move, and by how much a placement must be worse than assumed, as a "
+        "share",
+        most=1,
+    )
+    worse_for_s: float = setting(
+        300.0, "how long it must be worse before a plan is made", most=_WEEK_S
+    )
+    cooldown_s: float = setting(
+        3600.0, "a workload rests for so long after its last new pod", most=_WEEK_S
+    )
+    timeout_s: float = setting(
+        300.0,
+        "how long each step of a move may take, such as the replacement's start",
+        least=10,
+        most=_WEEK_S,
+    )
+    budgets: HourlyBudgets = section(HourlyBudgets, name="")
+    admins: tuple[str, ...] = setting(
+        (),
+        "common names of client certificates that may move pods and pause from "
+        "[other machines](rescheduling.md#who-may-do-it)",
+    )
 
 
 class PlanChangedError(Exception):
@@ -74,53 +92,38 @@ class RefusedError(Exception):
     """Nothing is moved now; str() says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReschedulingProfile:
-    """By which rule pods are placed, and which pods. profiled(pod): the pod with its service's
-    profile, as the scheduler places it. prefer: see DecisionProfile."""
-
-    strategy: Strategy
-    filters: Mapping[str, Filter]
-    scheduler_name: str = SCHEDULER_NAME
-    profiled: Callable[[Pod], Pod] = lambda pod: pod
-    prefer: Prefer | None = None
-
-
 class Rescheduler:
     """Plans moves, and carries them out while it leads.
 
-    now_unix_s: None while the clock is not set. requeue: told of room that is free again. about:
-    the stored decisions about the pod with this key, the newest first.
+    requeue: told of room that is free again. about: the stored decisions about the pod with this
+    key, the newest first. scheduler_name: of the pods that Leadline places.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        state: ClusterState,
-        telemetry: TelemetryState,
-        decisions: DecisionLog,
-        profile: ReschedulingProfile,
+        step: DecisionStep,
         settings: ReschedulingSettings,
-        clock: Clock,
         leadership: Leadership,
         requeue: Callable[[ClusterEvent], None] = lambda _: None,
         about: Callable[[str], Awaitable[Sequence[DecisionRecord]]] | None = None,
+        scheduler_name: str = SCHEDULER_NAME,
     ) -> None:
         self.settings = settings
         self.journal = Journal(cluster, settings.budgets)
         self.notes_read = False
         self.running: Plan | None = None
         self.last: tuple[str, tuple[MoveOutcome, ...]] = ("", ())
-        self._state = state
-        self._telemetry = telemetry
-        self._decisions = decisions
-        self._profile = profile
-        self._clock = clock
+        self._step = step
+        self._rule = step.rule
+        self._state = step.state
+        self._clock = step.clock
+        self._scheduler_name = scheduler_name
         self._leadership = leadership
         self._submitted: asyncio.Queue[tuple[Plan, asyncio.Future[list[MoveOutcome]]]] = (
             asyncio.Queue()
         )
-        self._assumptions = Assumptions(profile.strategy.needs, settings.min_gain)
+        self._assumptions = Assumptions(step.rule.strategy.needs, settings.min_gain)
         self._about = about
         self._looked_s = float("-inf")
         self._planning = asyncio.Lock()
@@ -128,16 +131,16 @@ class Rescheduler:
         if settings.mode == "off":
             self._recovered.set()
         hooks = ExecutorHooks(
-            self._refusal, self._fits_beside, self.now_unix_s, requeue, decisions.set_outcome
+            self._refusal, self._fits_beside, self.now_unix_s, requeue, step.decisions.set_outcome
         )
         self._executor = Executor(
-            cluster, state, self.journal, hooks, clock, leadership, settings.timeout_s
+            cluster, step.state, self.journal, hooks, step.clock, leadership, settings.timeout_s
         )
         self.endings = self._executor.endings
 
     def now_unix_s(self) -> float | None:
         """Seconds since 1970; None while the clock is not set."""
-        now = self._decisions.now()
+        now = self._step.decisions.now()
         return now.unix_s(now)
 
     def observe(self, change: ClusterChange) -> None:
@@ -164,23 +167,13 @@ class Rescheduler:
         to look at, None for all. Thousands of pods take seconds, so a thread searches, one plan
         at a time."""
         async with self._planning:
-            return await self._plan(only)
-
-    async def _plan(self, only: Container[str] | None) -> Plan:
-        guards = self._guards()
-        profile = self._profile
-        running = [
-            (profile.profiled(pod), node)
-            for pod, node in self._running()
-            if only is None or pod.uid in only
-        ]
-        rules = self._rules(lambda pod, _: guards.why_it_stays(pod))
-        view = self._view()
-        plan = await asyncio.to_thread(
-            lambda: make_plan(view.apart(), running, profile.filters, profile.strategy, rules)
-        )
-        moves = [replace(m, disruption=await self._disruption(m)) for m in plan.moves]
-        return replace(plan, moves=tuple(moves))
+            guards = self._guards()
+            running = [each for each in self._running() if only is None or each[0].uid in only]
+            limits = self._limits(lambda pod, _: guards.why_it_stays(pod))
+            view = self._step.view().for_another_thread()
+            plan = await asyncio.to_thread(plan_moves, view, running, self._rule, limits)
+            moves = [replace(m, disruption=await self._disruption(m)) for m in plan.moves]
+            return replace(plan, moves=tuple(moves))
 
     def submit(self, plan: Plan) -> "asyncio.Future[list[MoveOutcome]]":
         """Have a plan carried out after those before it. Every move is checked again when its turn
@@ -237,15 +230,13 @@ class Rescheduler:
     async def run(self) -> None:
         """While this controller leads, finish what an earlier leader began, then carry out what is
         submitted; until cancelled."""
-        said = ""
+        errors = ErrorLog(log)
         while True:
             await self._leadership.wait()
             try:
                 await self._lead()
-            except Exception as error:  # any error is logged once
-                if repr(error) != said:
-                    said = repr(error)
-                    log.error("rescheduling failed, starting again: %s", said, exc_info=error)
+            except Exception as error:  # noqa: BLE001  # any error is logged once
+                errors.failed(error, "rescheduling failed, starting again: %s")
                 self._recovered.set()  # pods must be placed all the same
                 await self._clock.sleep(_POLL_S)
 
@@ -299,14 +290,7 @@ class Rescheduler:
     async def _carry_out_next(self) -> None:
         """Carry out a submitted plan, if one comes within a second."""
         getting = asyncio.ensure_future(self._submitted.get())
-        slept = asyncio.ensure_future(self._clock.sleep(_POLL_S))
-        try:
-            await asyncio.wait((getting, slept), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            slept.cancel()
-            if not getting.done():
-                getting.cancel()
-        if not getting.done():
+        if not await within(self._clock, getting, _POLL_S):
             return
         plan, done = getting.result()
         self.running, outcomes = plan, None
@@ -334,12 +318,12 @@ class Rescheduler:
         stored = await self._stored(pod for pod, _ in self._running())
 
         def decided_on(pod: Pod, node: str) -> Mapping[str, float]:
-            record = self._decisions.get(pod.key)
+            record = self._step.decisions.get(pod.key)
             if record is None or record.uid != pod.uid or not record.has_explanation:
                 return stored.get((pod.uid, node), {})
             return record.measured(node) if record.node == node else {}
 
-        view, running = self._view(), self._running()
+        view, running = self._step.view(), self._running()
         worse = self._assumptions.look(view, running, now_s, decided_on)
         due = [each for each in worse if now_s - each.since_s >= self.settings.worse_for_s]
         if not due or not self._submitted.empty() or self.journal.is_paused(self.now_unix_s()):
@@ -366,7 +350,7 @@ class Rescheduler:
         with suppress(TimeoutError):
             async with asyncio.timeout(_STORED_S):
                 for pod in list(pods):
-                    record = self._decisions.get(pod.key)
+                    record = self._step.decisions.get(pod.key)
                     is_here = record is not None and record.uid == pod.uid
                     if self._assumptions.knows(pod.uid) or (
                         is_here and record is not None and record.has_explanation
@@ -400,32 +384,29 @@ class Rescheduler:
             return "the only ready pod of its workload is away until another is ready"
         return f"one pod of its workload is away, {others} stay"
 
-    def _view(self, pod: Pod | None = None) -> ClusterView:
-        return self._state.view(self._telemetry, self._clock.now_s(), pod)
-
     def _guards(self, *, rests: bool = True) -> Guards:
         """rests: whether workloads rest after their last new pod."""
-        pods = [pod for pod, _ in self._state.pods()]
-        storage = self._view().storage
-        around = Neighbourhood(
-            pods=pods,
+        storage = self._step.view().storage
+        return Guards(
+            pods=[pod for pod, _ in self._state.pods()],
             budgets=self._state.budgets(),
             claims=storage.claims,
             volumes=storage.volumes,
             now_s=self.now_unix_s() or float("-inf"),
             cooldown_s=self.settings.cooldown_s if rests else 0.0,
-            scheduler_name=self._profile.scheduler_name,
+            scheduler_name=self._scheduler_name,
         )
-        return Guards(around)
 
-    def _rules(self, may_move: Callable[[Pod, str], str]) -> PlanRules:
-        return PlanRules(
+    def _limits(self, may_move: Callable[[Pod, str], str]) -> PlanLimits:
+        return PlanLimits(
             min_gain=self.settings.min_gain,
             most=self.settings.budgets.cluster,
-            prefer=self._profile.prefer,
             may_move=may_move,
             reliable=why_unreliable(
-                self._telemetry, self._view(), self._profile.strategy.needs, self._clock.now_s()
+                self._step.telemetry,
+                self._step.view(),
+                self._rule.strategy.needs,
+                self._clock.now_s(),
             ),
         )
 
@@ -446,8 +427,7 @@ class Rescheduler:
         )
         if reason := self._guards(rests=not alike or alike[0] == pod.uid).why_it_stays(pod):
             return reason
-        view, profile = self._view(pod), self._profile
-        pod = profile.profiled(pod)
+        view = self._step.view(pod)
         wanted = replace(pod, requests=move.pod.requests)  # more, if it moves for want of room
         target = view.table.index.get(move.target)
         if target is None:
@@ -455,25 +435,22 @@ class Rescheduler:
         if move.source not in view.table.index:
             return f"{move.source} is gone"
         if move.gain is not None:
-            rules = self._rules(lambda _pod, _node: "")
-            found = propose(view, pod, move.source, profile.filters, profile.strategy, rules)
+            limits = self._limits(lambda _pod, _node: "")
+            found = propose(view, pod, move.source, self._rule, limits)
             if isinstance(found, Stay):
                 return f"it need not move any more: {found.why}"
             if found.target != move.target:
                 return f"{found.target} is better than {move.target} now"
         else:
             without = view.without_placement(pod, view.table.index[move.source])
-            filters = filters_with(profile.filters, profile.strategy)
-            for name, result in filtered(without, wanted, filters).items():
+            for name, result in filtered(without, wanted, self._rule.filters).items():
                 if not result.passes[target]:
                     return f"{move.target}: {name}: {result.reason(target)}"
         return ""
 
     def _fits_beside(self, move: PlannedMove) -> bool:
         """Whether the replacement passes the filters on the target while the old pod runs."""
-        view, profile = self._view(move.pod), self._profile
-        pod = profile.profiled(move.pod)
+        view = self._step.view(move.pod)
         target = view.table.index.get(move.target)
-        filters = filters_with(profile.filters, profile.strategy)
-        results = filtered(view, pod, filters).values()
+        results = filtered(view, move.pod, self._rule.filters).values()
         return target is not None and all(each.passes[target] for each in results)

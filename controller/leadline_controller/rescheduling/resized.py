@@ -1,14 +1,11 @@
 """Acts on pods that were resized in place and whose kubelets cannot do it: DACS, Section 6.2."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from random import Random
 
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.ports import (
-    Clock,
     Cluster,
     ClusterChange,
     ClusterError,
@@ -18,10 +15,10 @@ from leadline_controller.framework.ports import (
     PodDeleted,
     Relisted,
 )
-from leadline_controller.framework.view import ClusterView
 from leadline_controller.rescheduling.demand import DemandAnswer, answer_demand
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
-from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
+from leadline_controller.rescheduling.rescheduler import Rescheduler
+from leadline_controller.scheduling.decision_step import DecisionStep
 
 log = logging.getLogger(__name__)
 
@@ -34,27 +31,23 @@ _POLL_S = 0.5
 class ResizedPods:
     """Decides about each pod whose kubelet cannot carry out a resize, a moment after the watch
     shows it and again every minute. It submits a plan of one move where rescheduling is automatic;
-    else an event on the pod says what it would do. view: the cluster as it is for a pod."""
+    else an event on the pod says what it would do."""
 
     def __init__(
         self,
         cluster: Cluster,
         rescheduler: Rescheduler,
-        state: ClusterState,
-        view: Callable[[Pod], ClusterView],
-        profile: ReschedulingProfile,
-        random: Random,
-        clock: Clock,
+        step: DecisionStep,
         leadership: Leadership,
+        scheduler_name: str = SCHEDULER_NAME,
     ) -> None:
         self._cluster = cluster
         self._rescheduler = rescheduler
-        self._state = state
-        self._view = view
-        self._profile = profile
-        self._random = random
-        self._clock = clock
+        self._step = step
+        self._state = step.state
+        self._clock = step.clock
         self._leadership = leadership
+        self._scheduler_name = scheduler_name
         self._due_s: dict[str, float] = {}  # by uid
         self._said: dict[str, str] = {}
 
@@ -87,7 +80,7 @@ class ResizedPods:
     def _observe_pod(self, pod: Pod) -> None:
         if pod.resize is None or pod.node_name is None or pod.finished or pod.terminating:
             self._forget(pod.uid)
-        elif pod.scheduler_name == self._profile.scheduler_name:
+        elif pod.scheduler_name == self._scheduler_name:
             self._due_s.setdefault(pod.uid, self._clock.now_s() + _SETTLED_S)
 
     def _forget(self, uid: str) -> None:
@@ -103,11 +96,7 @@ class ResizedPods:
         if pod is None:
             self._forget(uid)
             return
-        profile = self._profile
-        view, profiled = self._view(pod), profile.profiled(pod)
-        found = answer_demand(
-            *(view, profiled, profile.filters, profile.strategy, self._random, profile.prefer)
-        )
+        found = answer_demand(self._step.view(pod), pod, self._step.rule)
         if found is None:
             return
         if found.target is None:
@@ -121,7 +110,7 @@ class ResizedPods:
     async def _move(self, pod: Pod, found: DemandAnswer) -> None:
         source, target = pod.node_name or "", found.target or ""
         move = PlannedMove(found.pod, source, target, found.why)
-        strategy = self._profile.strategy
+        strategy = self._step.rule.strategy
         before = {each.uid for each, _ in self._state.pods()}
         (outcome,) = await self._rescheduler.submit(Plan(strategy.name, strategy.better, (move,)))
         if outcome.ending != "moved":

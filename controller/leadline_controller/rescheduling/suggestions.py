@@ -9,43 +9,29 @@ executor waits for just these, and a step that fails or is contradicted cancels 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from random import Random
 
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.framework.batch import BatchStrategy, Move, suggested_steps
-from leadline_controller.framework.cycle import filters_with
+from leadline_controller.framework.batch import Move, suggested_steps
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import Clock, Leadership
+from leadline_controller.framework.ports import Leadership
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.rescheduling.executor import MoveOutcome
 from leadline_controller.rescheduling.journal import MoveNote
 from leadline_controller.rescheduling.plan import of_moves
-from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
+from leadline_controller.rescheduling.rescheduler import Rescheduler
+from leadline_controller.scheduling.decision_step import DecisionStep
 
 log = logging.getLogger(__name__)
 
 
 class Suggestions:
     """Plans and submits the moves of a batch strategy, while this controller leads, rescheduling is
-    automatic and not paused, and no other plan is under way. view: of the cluster as it is."""
+    automatic and not paused, and no other plan is under way."""
 
     def __init__(
-        self,
-        rescheduler: Rescheduler,
-        state: ClusterState,
-        view: Callable[[], ClusterView],
-        profile: ReschedulingProfile,
-        random: Random,
-        clock: Clock,
-        leadership: Leadership,
+        self, rescheduler: Rescheduler, step: DecisionStep, leadership: Leadership
     ) -> None:
         self._rescheduler = rescheduler
-        self._state = state
-        self._view = view
-        self._filters = filters_with(profile.filters, profile.strategy)
-        self._strategy = profile.strategy
-        self._random = random
-        self._clock = clock
+        self._step = step
         self._leadership = leadership
 
     def movable(self) -> Callable[[Pod], bool]:
@@ -71,12 +57,12 @@ class Suggestions:
         if why_not:
             log.info("%d moves are not begun: %s", len(moves), why_not)
             return None
-        return _all_moved(self._rescheduler.submit(of_moves(self._strategy, view, moves)))
+        return _all_moved(self._rescheduler.submit(of_moves(self._step.rule.strategy, view, moves)))
 
     async def run(self, interval_s: float) -> None:
         """Make a suggestion once an interval, until cancelled. An error must not end it."""
         while True:
-            await self._clock.sleep(interval_s)
+            await self._step.clock.sleep(interval_s)
             try:
                 await self.suggest()
             except Exception as error:  # the next suggestion may work
@@ -85,15 +71,13 @@ class Suggestions:
     async def suggest(self) -> int:
         """Plan moves without pending pods, have them made, and wait for that. Returns how many were
         begun."""
-        strategy = self._strategy
-        if self._why_not() or not self._state.listed or not isinstance(strategy, BatchStrategy):
+        step = self._step
+        if self._why_not() or not step.state.listed:
             return 0
-        view = self._view()
-        running, may_move = self._state.staying(view), self.movable()
-
+        view = step.view()
         moves = await asyncio.to_thread(
             suggested_steps,
-            *(view.apart(), running, self._filters, strategy, self._random, may_move),
+            *(view.for_another_thread(), step.state.staying(view), step.rule, self.movable()),
             # What goes by way of the cloud rests there.
             may_return=not self._rescheduler.settings.cooldown_s,
         )

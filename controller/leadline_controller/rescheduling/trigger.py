@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leadline_controller.decisions.explanation import measured
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.history.explanation import measured
 
 # More of these is worse, and how much more at least; less bandwidth is worse. The other metrics are
 # the traffic of the pods themselves.
@@ -18,13 +18,12 @@ _BANDWIDTH = "bandwidth_mbps"
 
 @dataclass(frozen=True, slots=True)
 class Worse:
-    """A placement that is worse than assumed. since_s: on the clock of the views. why: one
-    sentence."""
+    """A placement that is worse than assumed."""
 
     pod: Pod
     node: str
-    since_s: float
-    why: str
+    since_s: float  # on the clock of the views
+    why: str  # one sentence
 
 
 @dataclass(slots=True)

@@ -1,3 +1,3 @@
-"""Decides where pending pods go: the scheduler's loop and the extender service, which share one
-decision step. HTTP belongs in api/, requests to the API server in kube/.
+"""Decides where pending pods go: the scheduler's loop, and the decision step that the extender
+shares. HTTP belongs in extender/, requests to the API server in kube/.
 """

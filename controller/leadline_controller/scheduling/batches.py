@@ -15,16 +15,14 @@ import numpy as np
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.batch import (
     BatchPlan,
-    BatchStrategy,
     Move,
     Running,
+    checked_plan,
     in_steps,
-    make_plan,
 )
-from leadline_controller.framework.cycle import Filter, filters_with
+from leadline_controller.framework.cycle import Filter, Rule
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import Bools, ClusterView
-from leadline_controller.scheduling.decision_step import DecisionProfile
 
 # The paper plans 20 pods in less than a second; a larger batch has to wait for its end.
 MOST_IN_BATCH = 50
@@ -56,30 +54,22 @@ class NoMoves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """What is planned for the pods of a batch. nodes: pod's key -> node's name and one sentence; a
-    pod without an entry is decided on alone. waiting: uids of the pods that wait until running pods
-    have moved; `moved` tells, None if nobody moves. steps: the number of these moves."""
+    """What is planned for the pods of a batch."""
 
+    # Pod's key -> node's name and one sentence; a pod without an entry is decided on alone.
     nodes: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    # Uids of the pods that wait until running pods have moved; `moved` tells, None if nobody moves.
     waiting: tuple[str, ...] = ()
     moved: Awaitable[bool] | None = None
-    steps: int = 0
+    steps: int = 0  # the number of these moves
 
 
 class BatchPlanner:
-    """Plans batches by one strategy."""
+    """Plans batches by a rule whose strategy does so."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        profile: DecisionProfile,
-        strategy: BatchStrategy,
-        moves: Callable[[], Moves],
-    ) -> None:
+    def __init__(self, state: ClusterState, rule: Rule, moves: Moves) -> None:
         self._state = state
-        self._filters = filters_with(profile.filters, strategy)
-        self._strategy = strategy
-        self._random = profile.random
+        self._rule = rule
         self._moves = moves
 
     async def plan(self, view: ClusterView, pods: Sequence[Pod]) -> Batch:
@@ -87,17 +77,16 @@ class BatchPlanner:
         unplanned = [pod for pod in pods if self._state.reservation_of(pod) is None]
         if not unplanned:
             return Batch()
-        running, moves = self._state.staying(view), self._moves()
-        plan, steps = await asyncio.to_thread(self._plan, view, unplanned, running, moves.movable())
+        running, movable = self._state.staying(view), self._moves.movable()
+        plan, steps = await asyncio.to_thread(self._plan, view, unplanned, running, movable)
         names = view.table.names
         why = "as planned for the whole batch"
         nodes = {key: (names[at], plan.why.get(key, why)) for key, at in plan.placed.items()}
         if not steps:
             return Batch(nodes)
-        waiting = tuple(
-            pod.uid for pod in unplanned if waits_for(view, pod, plan, steps, self._filters)
-        )
-        return Batch(nodes, waiting, moves.have_moved(view, steps), len(steps))
+        filters = self._rule.filters
+        waiting = (pod.uid for pod in unplanned if waits_for(view, pod, plan, steps, filters))
+        return Batch(nodes, tuple(waiting), self._moves.have_moved(view, steps), len(steps))
 
     def _plan(
         self,
@@ -106,17 +95,16 @@ class BatchPlanner:
         running: Sequence[Running],
         may_move: Callable[[Pod], bool],
     ) -> tuple[BatchPlan, tuple[Move, ...]]:
-        view = view.apart()
-        inputs = view, pods, running, self._filters, self._strategy, self._random
-        plan, _ = make_plan(*inputs, may_move)
+        view = view.for_another_thread()
+        plan, _ = checked_plan(view, pods, running, self._rule, may_move)
         after = view
         for pod in pods:  # their places are kept while others move
             if (node := plan.placed.get(pod.key)) is not None:
                 after = after.with_placement(pod, node)
-        steps = in_steps(after, plan.moves, self._filters)
+        steps = in_steps(after, plan.moves, self._rule.filters)
         if plan.is_worth(steps):
             return plan, steps
-        plan, _ = make_plan(*inputs, lambda _: False)
+        plan, _ = checked_plan(view, pods, running, self._rule, lambda _: False)
         return plan, ()
 
 

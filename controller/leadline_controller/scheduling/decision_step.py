@@ -1,77 +1,56 @@
 """The decision step that the scheduler and the extender service share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from random import Random
+from dataclasses import replace
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.framework.batch import BatchPlan, decide_as_planned
-from leadline_controller.framework.cycle import (
-    Decision,
-    Filter,
-    FilterResult,
-    Prefer,
-    Strategy,
-    decide,
-    filters_with,
-)
+from leadline_controller.framework.cycle import Decision, FilterResult, Rule, decide, filtered
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock, Event
 from leadline_controller.framework.view import Bools, ClusterView, Ints
-from leadline_controller.scheduling.service_profiles import ServiceProfiles
+from leadline_controller.history.log import PENDING, DecisionLog
 from leadline_controller.telemetry.state import TelemetryState
 
 _RUN_GAP_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionProfile:
-    """How to decide. random: breaks ties. profiles: for pods without an annotation of theirs.
-    prefer: by which rule preferences join the strategy, None for none. warm_up_s: how long the
-    first decision may wait for the metrics of every ready node, since a controller that has just
-    started knows none."""
-
-    strategy: Strategy
-    filters: Mapping[str, Filter]
-    random: Random
-    profiles: ServiceProfiles = field(default_factory=ServiceProfiles, kw_only=True)
-    prefer: Prefer | None = field(default=None, kw_only=True)
-    warm_up_s: float = field(default=0.0, kw_only=True)
-
-
 class DecisionStep:
-    """Filters and scores the nodes for one pod at a time, and records each decision in the log."""
+    """Filters and scores the nodes for one pod at a time, and records each decision in the log.
+    warm_up_s: how long the first decision may wait for the metrics of every ready node, since a
+    controller that has just started knows none."""
 
     def __init__(
         self,
         state: ClusterState,
         telemetry: TelemetryState,
         decisions: DecisionLog,
-        profile: DecisionProfile,
+        rule: Rule,
         clock: Clock,
+        warm_up_s: float = 0.0,
     ) -> None:
-        self._state = state
-        self._telemetry = telemetry
-        self._decisions = decisions
-        self._profile = profile
-        self._options = values_of(profile.strategy)
-        self._clock = clock
+        self.state = state
+        self.telemetry = telemetry
+        self.decisions = decisions
+        self.rule = rule
+        self.clock = clock
+        self._warm_up_s = warm_up_s
+        self._options = values_of(rule.strategy)
         self._warm_by_s: float | None = None
         self._last_view_s = float("-inf")
 
     def not_ready_reason(self) -> str | None:
         """Why there can be no decisions yet, in one sentence; None when there can."""
-        if not self._state.listed:
+        if not self.state.listed:
             return "the API server has not listed its nodes and pods yet"
-        now_s = self._clock.now_s()
+        now_s = self.clock.now_s()
         if self._warm_by_s is None:
-            self._warm_by_s = now_s + self._profile.warm_up_s
+            self._warm_by_s = now_s + self._warm_up_s
         if now_s >= self._warm_by_s:
             return None
-        nodes = [n.name for n in self._state.nodes().values() if n.ready and not n.unschedulable]
-        silent = [name for name in nodes if not self._telemetry.measurements(name, now_s)]
+        nodes = [n.name for n in self.state.nodes().values() if n.ready and not n.unschedulable]
+        silent = [name for name in nodes if not self.telemetry.board(name, now_s).values]
         if not silent and nodes:
             self._warm_by_s = now_s
             return None
@@ -81,18 +60,17 @@ class DecisionStep:
         )
 
     def view(self, pod: Pod | None = None) -> ClusterView:
-        """The cluster as it is for this pod. Decisions no more than a second apart belong
-        to one run."""
-        now_s = self._clock.now_s()
-        if now_s - self._last_view_s > _RUN_GAP_S:
-            self._state.begin_run()
-        self._last_view_s = now_s
-        return self._state.view(self._telemetry, now_s, pod)
+        """The cluster as it is for this pod."""
+        return self.state.view(self.telemetry, self.clock.now_s(), pod)
 
-    def filter(self, view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
-        """Run the profile's filters."""
-        pod = self._profile.profiles.applied(pod)
-        return {name: run(view, pod) for name, run in self._profile.filters.items()}
+    def view_in_run(self, pod: Pod | None = None) -> ClusterView:
+        """The view for a decision that is made now. Decisions no more than a second apart belong
+        to one run."""
+        now_s = self.clock.now_s()
+        if now_s - self._last_view_s > _RUN_GAP_S:
+            self.state.begin_run()
+        self._last_view_s = now_s
+        return self.view(pod)
 
     def decide(
         self, view: ClusterView, pod: Pod, results: Mapping[str, FilterResult] | None = None
@@ -103,81 +81,56 @@ class DecisionStep:
         any more, anywhere but where it came from; and back only if nothing else is left. A pod for
         which others were preempted goes where that was, if it fits there.
         """
-        profile, filters = self._profile, self._profile.filters
-        pod = profile.profiles.applied(pod)
-        if results is not None:
-            filters = {name: _returning(result) for name, result in results.items()}
-        kept = self._state.reservation_of(pod)
+        kept = self.state.reservation_of(pod)
+        nominated = self.state.nominated_node(pod.uid)
+        if kept is None and nominated is None:
+            return decide(view, pod, self.rule, results)
+        if results is None:
+            results = filtered(view, pod, self.rule.filters)
         if kept is not None:
             allowed = [_named(view, kept.node)]
             if kept.source is not None:
                 allowed.append(~_named(view, kept.source))
             for nodes in allowed:
                 only = FilterResult(nodes, lambda _: "room is reserved on another node")
-                decision = self._decide_among(view, pod, filters, "Reservation", only)
+                decision = decide(view, pod, self.rule, {**results, "Reservation": only})
                 if decision.node is not None:
                     came = f"moved from {kept.source}: " if kept.source else ""
                     more = "" if decision.why in kept.why else f"; {decision.why}"
                     return replace(decision, why=f"{came}{kept.why}{more}")
-        nominated = self._state.nominated_node(pod.uid)
         if nominated is not None:
             only = FilterResult(_named(view, nominated), lambda _: "nominated for another node")
-            decision = self._decide_among(view, pod, filters, "NominatedNode", only)
+            decision = decide(view, pod, self.rule, {**results, "NominatedNode": only})
             if decision.node is not None:
                 return replace(decision, why=f"it is nominated for this node; {decision.why}")
-        return decide(view, pod, filters, profile.strategy, profile.random, profile.prefer)
+        return decide(view, pod, self.rule, results)
 
     def decide_after_preemption(self, decision: Decision, view: ClusterView, nodes: Ints) -> int:
         """Which of these nodes the strategy prefers for a pod that fits nowhere yet. view: without
         the victims on them. Returns its index."""
-        mask = view.table.none()
+        pod, mask = decision.pod, view.table.none()
         mask[nodes] = True
         only = FilterResult(mask, lambda _: "others take its victims more easily")
-        found = self._decide_among(view, decision.pod, self._profile.filters, "Preemption", only)
+        results = filtered(view, pod, self.rule.filters)
+        found = decide(view, pod, self.rule, {**results, "Preemption": only})
         return int(nodes[0]) if found.node is None else view.table.index[found.node]
-
-    def filters(self) -> Mapping[str, Filter]:
-        """The profile's filters, and the strategy's own."""
-        return filters_with(self._profile.filters, self._profile.strategy)
-
-    def _decide_among(
-        self,
-        view: ClusterView,
-        pod: Pod,
-        filters: Mapping[str, Filter],
-        name: str,
-        nodes: FilterResult,
-    ) -> Decision:
-        """Decide among the nodes that also pass one more filter of this name and result."""
-        profile, among = self._profile, {**filters, name: _returning(nodes)}
-        return decide(view, pod, among, profile.strategy, profile.random, profile.prefer)
 
     def decide_as_planned(self, view: ClusterView, pod: Pod, node: str, why: str) -> Decision:
         """Decide as a batch was planned, or on the pod alone where that node does not fit now."""
         at = view.table.index.get(node)
-        has_room = self._state.reservation_of(pod) or self._state.nominated_node(pod.uid)
+        has_room = self.state.reservation_of(pod) or self.state.nominated_node(pod.uid)
         if at is None or has_room is not None:
             return self.decide(view, pod)
-        plan, profile = BatchPlan({pod.key: at}, why={pod.key: why}), self._profile
-        filters = filters_with(profile.filters, profile.strategy)
-        return decide_as_planned(
-            view, pod, plan, filters, profile.strategy, profile.random, profile.prefer
-        )
+        plan = BatchPlan({pod.key: at}, why={pod.key: why})
+        return decide_as_planned(view, pod, plan, self.rule)
 
-    def charge(self, decision: Decision) -> Mapping[str, int] | None:
-        """What the strategy charges the pod on its node within this run; None without a node."""
-        view, _, _ = decision.basis()
-        if view is None or decision.node is None:
-            return None
-        return self.charge_on(view, decision.pod, decision.node)
-
-    def charge_on(self, view: ClusterView, pod: Pod, node: str) -> Mapping[str, int]:
+    def charge(self, view: ClusterView, pod: Pod, node: str) -> Mapping[str, int]:
         """What the strategy charges the pod on this node of the view within this run."""
-        return self._profile.strategy.charge(view, pod, view.table.index[node])
+        return self.rule.strategy.charge(view, pod, view.table.index[node])
 
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""
-        self._decisions.add(decision, self._clock.now_s(), outcome, self._options)
+        self.decisions.add(decision, self.clock.now_s(), outcome, self._options)
 
 
 def warnings_about(decision: Decision) -> list[Event]:
@@ -196,7 +149,3 @@ def _named(view: ClusterView, node: str) -> Bools:
     if node in view.table.index:
         mask[view.table.index[node]] = True
     return mask
-
-
-def _returning(result: FilterResult) -> Filter:
-    return lambda _view, _pod: result

@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from random import Random
 
 import numpy as np
 
-from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.cycle import Decision, feasible_nodes, filtered
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
-    Clock,
     Cluster,
     ClusterError,
     ConflictError,
@@ -47,14 +44,12 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """What is to be done for a pod that fits nowhere. node: for which it is nominated; None takes
-    an earlier nomination back. victims: who is evicted there, the most important first. why: one
-    clause."""
+    """What is to be done for a pod that fits nowhere."""
 
     pod: Pod
-    node: str | None
-    victims: tuple[Pod, ...]
-    why: str
+    node: str | None  # for which it is nominated; None takes an earlier nomination back
+    victims: tuple[Pod, ...]  # who is evicted there, the most important first
+    why: str  # one clause
 
 
 class Requeue(Enum):
@@ -73,20 +68,17 @@ class Preemptor:
     def __init__(
         self,
         cluster: Cluster,
-        state: ClusterState,
         step: DecisionStep,
-        clock: Clock,
-        random: Random,
         tell: Callable[[Pod, Event], None],
         scheduler_name: str,
         observe: Callable[[str, float], None],
         on_preempted: Callable[[int], None],
     ) -> None:
         self._cluster = cluster
-        self._state = state
         self._step = step
-        self._clock = clock
-        self._random = random
+        self._state = step.state
+        self._filters = step.rule.filters
+        self._clock = step.clock
         self._tell = tell
         self._scheduler_name = scheduler_name
         self._observe = observe
@@ -121,17 +113,9 @@ class Preemptor:
         key, begun_s = _workload(pod), self._clock.now_s()
         if nominated is None and begun_s < self._not_before_s.get(key, -np.inf):
             return None
+        rule, assigned, budgets = self._step.rule, self._assigned(view), self._state.budgets()
         found = best_candidates(
-            find_candidates(
-                view,
-                pod,
-                self._step.filters(),
-                results,
-                self._assigned(view),
-                self._state.budgets() or (),
-                self._random,
-                first=at,
-            )
+            find_candidates(view, pod, rule, results, assigned, budgets or (), first=at)
         )
         now_s = self._clock.now_s()
         self._observe("preempt", now_s - begun_s)
@@ -182,7 +166,7 @@ class Preemptor:
                 self._tell(plan.pod, Event("Normal", "Preempting", message))
         # Who is gone by now will not wake the pod any more.
         view = self._step.view(plan.pod)
-        nodes = feasible_nodes(view, filtered(view, plan.pod, self._step.filters()))
+        nodes = feasible_nodes(view, filtered(view, plan.pod, self._filters))
         if nodes.size:
             return Requeue.AT_ONCE
         in_doubt = any(self._clock.now_s() < until_s < np.inf for until_s in self._evicted.values())
@@ -259,7 +243,7 @@ class Preemptor:
     def _when_pods_end(self, view: ClusterView, pod: Pod) -> tuple[ClusterView, Ints]:
         """The view without the pods that are about to end, and the nodes that the pod then fits."""
         ended = view.without_placements(list(self._ending(view)))
-        return ended, feasible_nodes(ended, filtered(ended, pod, self._step.filters()))
+        return ended, feasible_nodes(ended, filtered(ended, pod, self._filters))
 
     def _fits_without_victims(self, view: ClusterView, plan: Preemption) -> bool:
         """Whether the victims still make room: others may have come, and the node may be gone."""
@@ -270,7 +254,7 @@ class Preemptor:
         now = (self._state.pod(each.uid) for each in plan.victims)
         there = [each for each in now if each and self._is_on(each, plan.node)]
         without = view.without_placements([(each, at) for each in there])
-        return at in feasible_nodes(without, filtered(without, plan.pod, self._step.filters()))
+        return at in feasible_nodes(without, filtered(without, plan.pod, self._filters))
 
     def _chosen(self, decision: Decision, view: ClusterView, tied: list[Candidate]) -> Preemption:
         """Of the nodes that tie by kube-scheduler's rules, the one that the strategy prefers."""

@@ -1,6 +1,7 @@
 """The scheduling queue: pending pods by priority and age, with back-off. The caller passes the
 time."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -29,7 +30,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueReading:
+class QueueStatus:
     """How many pods are in each state, and namespace/name of some that are unschedulable."""
 
     active: int = 0
@@ -49,6 +50,7 @@ class SchedulingQueue:
         self._active: list[tuple[int, int, int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
         self._unschedulable: dict[str, _Entry] = {}
+        self.changed = asyncio.Event()  # whoever pops has something to look at
         self._orders = count()
         self._tokens = count()
 
@@ -58,13 +60,13 @@ class SchedulingQueue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
-    def reading(self, named: int = 10) -> QueueReading:
+    def status(self, named: int = 10) -> QueueStatus:
         """How many pods are in each state. named: of how many unschedulable ones the names."""
         tokens = Counter(entry.token for entry in self._entries.values())
         active = sum(self._valid(uid, token) is not None for *_, token, uid in self._active)
         in_progress, held = tokens[_IN_PROGRESS], tokens[_HELD]
         unschedulable = len(self._unschedulable)
-        return QueueReading(
+        return QueueStatus(
             active,
             in_progress,
             len(self._entries) - active - in_progress - held - unschedulable,
@@ -119,11 +121,11 @@ class SchedulingQueue:
         return None if entry is None else entry.pod
 
     def hold(self, uid: str) -> None:
-        """Keep a pod that is in progress until `release`, whatever happens in the cluster."""
+        """Keep a pod that is in progress until `end_hold`, whatever happens in the cluster."""
         if entry := self._valid(uid, _IN_PROGRESS):
             entry.token = _HELD
 
-    def release(self, uid: str, now_s: float = 0.0) -> None:
+    def end_hold(self, uid: str, now_s: float = 0.0) -> None:
         """Make a held pod active."""
         if entry := self._valid(uid, _HELD):
             self._activate(entry, now_s)
@@ -151,6 +153,11 @@ class SchedulingQueue:
             return
         for entry in [e for e in self._unschedulable.values() if e.requeue_on & events]:
             self._back_off(entry, max(now_s, entry.popped_s + _backoff_s(entry)))
+
+    def requeue(self, events: ClusterEvent, now_s: float) -> None:
+        """Try pods again that these events may help, which the watch does not show."""
+        self.move_to_active_or_backoff(now_s, events)
+        self.changed.set()
 
     def next_due_s(self) -> float | None:
         """When the next pod becomes active; None when none is waiting."""

@@ -6,18 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from leadline_controller.cluster.reservations import Reservation
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import BOUND, DecisionLog
 from leadline_controller.framework.batch import BatchStrategy
+from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.ports import (
-    Clock,
     Cluster,
     ClusterChange,
     ClusterError,
@@ -33,7 +31,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.resources import VolumePlan
+from leadline_controller.history.log import BOUND
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.scheduling.batches import (
     MOST_IN_BATCH,
@@ -42,16 +40,12 @@ from leadline_controller.scheduling.batches import (
     Moves,
     NoMoves,
 )
-from leadline_controller.scheduling.decision_step import (
-    DecisionProfile,
-    DecisionStep,
-    warnings_about,
-)
+from leadline_controller.scheduling.decision_step import DecisionStep, warnings_about
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.preemption import Preemption, Preemptor, Requeue
-from leadline_controller.scheduling.queue import QueueReading, SchedulingQueue
+from leadline_controller.scheduling.queue import QueueStatus, SchedulingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
-from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.waiting import within
 
 log = logging.getLogger(__name__)
 
@@ -66,71 +60,55 @@ _HELD_S = 900.0
 _WITHOUT_EVENT = (ConflictError, NotLeadingError, NotFoundError)
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingProfile(DecisionProfile):
-    """How the scheduler decides, and about the pods of which schedulerName. batch_window_s: for how
-    long pending pods are collected for a batch strategy; 0 decides pod by pod. suggest_interval_s:
-    between two suggestions of moves by a batch strategy; 0 makes none. preemption: whether pods are
-    evicted to make room for one of higher priority."""
-
-    scheduler_name: str = SCHEDULER_NAME
-    batch_window_s: float = 0.0
-    suggest_interval_s: float = 0.0
-    preemption: bool = False
-
-
 class Scheduler:
     """Schedules the pods of one schedulerName while it leads. Else it only follows the watch, so
-    that it can take over at once. on_change: called with every change, after the state has it.
-    observe: told how many seconds a pod took in the phase queue, decide, preempt or bind, or a
-    batch in plan. on_preempted: told how many victims a preemption evicted."""
+    that it can take over at once.
 
-    def __init__(  # the parts that it joins
+    on_change: called with every change, after the state has it. batch_window_s: for how long
+    pending pods are collected for a batch strategy; 0 decides pod by pod. preemption: whether pods
+    are evicted to make room for one of higher priority. observe: told how many seconds a pod took
+    in the phase queue, decide, preempt or bind, or a batch in plan. on_preempted: told how many
+    victims a preemption evicted.
+    """
+
+    def __init__(
         self,
         cluster: Cluster,
-        state: ClusterState,
-        telemetry: TelemetryState,
-        decisions: DecisionLog,
-        profile: SchedulingProfile,
-        clock: Clock,
+        step: DecisionStep,
         leadership: Leadership = SOLE_LEADER,
         on_change: Callable[[ClusterChange], None] = lambda _: None,
-        moves: Callable[[], Moves] = NoMoves,
+        moves: Moves = NoMoves(),  # noqa: B008  # it has no state
+        queue: SchedulingQueue | None = None,
+        *,
+        scheduler_name: str = SCHEDULER_NAME,
+        batch_window_s: float = 0.0,
+        preemption: bool = False,
         observe: Callable[[str, float], None] = lambda _phase, _s: None,
         on_preempted: Callable[[int], None] = lambda _victims: None,
     ) -> None:
-        self._on_change = on_change
-        self._observe = observe
         self._cluster = cluster
+        self._step = step
+        self._state = step.state
+        self._decisions = step.decisions
+        self._clock = step.clock
         self._leadership = leadership
-        self._state = state
-        self._telemetry = telemetry
-        self._decisions = decisions
-        self._scheduler_name = profile.scheduler_name
-        self._step = DecisionStep(state, telemetry, decisions, profile, clock)
-        self._clock = clock
-        self._queue = SchedulingQueue()
-        self._volumes = VolumeWaits(state, clock)
-        self._changed = asyncio.Event()
+        self._on_change = on_change
+        self._scheduler_name = scheduler_name
+        self._observe = observe
+        self._queue = SchedulingQueue() if queue is None else queue
+        self._volumes = VolumeWaits(self._state, self._clock)
+        self._changed = self._queue.changed
         self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._events = EventRecorder(cluster, clock, self._changed.set)
+        self._events = EventRecorder(cluster, self._clock, self._changed.set)
         self._batches: BatchPlanner | None = None
-        if profile.batch_window_s > 0 and isinstance(profile.strategy, BatchStrategy):
-            self._batches = BatchPlanner(state, profile, profile.strategy, moves)
-            self._batch_window_s = profile.batch_window_s
+        self._batch_window_s = batch_window_s
+        if batch_window_s > 0 and isinstance(step.rule.strategy, BatchStrategy):
+            self._batches = BatchPlanner(self._state, step.rule, moves)
         self._preemptor: Preemptor | None = None
-        if profile.preemption:
+        if preemption:
             self._preemptor = Preemptor(
-                cluster,
-                state,
-                self._step,
-                clock,
-                profile.random,
-                self._tell,
-                profile.scheduler_name,
-                observe,
-                on_preempted,
+                cluster, step, self._tell, scheduler_name, observe, on_preempted
             )
         self._waits: set[asyncio.Task[None]] = set()  # for moves; they can take minutes
         self._alone: set[str] = set()  # uids of pods that waited for moves in vain
@@ -150,14 +128,12 @@ class Scheduler:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._events.flush(self._leadership.leads)
 
-    def queue(self) -> QueueReading:
+    def queue(self) -> QueueStatus:
         """How many pods are in each state."""
-        return self._queue.reading()
+        return self._queue.status()
 
-    def requeue(self, events: ClusterEvent) -> None:
-        """Try pods again that these events may help, which the watch does not show."""
-        self._queue.move_to_active_or_backoff(self._clock.now_s(), events)
-        self._changed.set()
+    def _requeue(self, events: ClusterEvent) -> None:
+        self._queue.requeue(events, self._clock.now_s())
 
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
@@ -172,10 +148,10 @@ class Scheduler:
 
     async def _watch_bandwidth(self) -> None:
         """Measurements come from another thread and not from the cluster's watch, so poll."""
-        seen = self._telemetry.bandwidth_changes
+        seen = self._step.telemetry.bandwidth_changes
         while True:
             await self._clock.sleep(_BANDWIDTH_POLL_S)
-            if seen != (seen := self._telemetry.bandwidth_changes):
+            if seen != (seen := self._step.telemetry.bandwidth_changes):
                 self._queue.move_to_active_or_backoff(self._clock.now_s(), ClusterEvent.BANDWIDTH)
                 self._changed.set()
 
@@ -247,7 +223,7 @@ class Scheduler:
         self._alone.difference_update(uids)
         batch = Batch()
         if self._leadership.leads():
-            view, begun_s = self._step.view(), self._clock.now_s()
+            view, begun_s = self._step.view_in_run(), self._clock.now_s()
             try:
                 batch = await batches.plan(view, pods)
                 self._observe("plan", self._clock.now_s() - begun_s)
@@ -279,42 +255,29 @@ class Scheduler:
         self._queue.hold(pod.uid)
         self._state.reserve(Reservation(pod, node, None, why))
         message = f"{node} is planned for it, after {batch.steps} moves that make room: {why}"
-        self._events.put(pod, Event("Normal", "WaitingForMoves", message))
-        self._changed.set()
+        self._tell(pod, Event("Normal", "WaitingForMoves", message))
 
     async def _release(self, uids: Iterable[str], moved: Awaitable[bool], steps: int) -> None:
         """Place the pods when the moves are done; each alone, without the room that was kept for
         it, if one failed or they take too long."""
         is_done = False
         moving = asyncio.ensure_future(moved)
-        limit = asyncio.ensure_future(self._clock.sleep(_HELD_S * steps))
         try:
-            await asyncio.wait((moving, limit), return_when=asyncio.FIRST_COMPLETED)
-            is_done = moving.done() and moving.result()
+            is_done = await within(self._clock, moving, _HELD_S * steps) and moving.result()
         finally:
-            limit.cancel()
-            moving.cancel()
             for uid in uids:
                 if uid in self._queue and not is_done:
                     self._alone.add(uid)
-                    self.requeue(self._state.release(uid))
-                self._queue.release(uid, self._clock.now_s())
+                    self._requeue(self._state.unreserve(uid))
+                self._queue.end_hold(uid, self._clock.now_s())
             self._changed.set()
 
     async def _wait_for_change(self, timeout_s: float | None) -> None:
         if timeout_s is None:
             await self._changed.wait()
         elif not self._changed.is_set():
-            timeout = asyncio.create_task(self._change_after(timeout_s))
-            try:
-                await self._changed.wait()
-            finally:
-                timeout.cancel()
+            await within(self._clock, self._changed.wait(), max(timeout_s, 0.0))
         self._changed.clear()
-
-    async def _change_after(self, timeout_s: float) -> None:
-        await self._clock.sleep(max(timeout_s, 0.0))
-        self._changed.set()
 
     def _start(self, pod: Pod, batch: Batch | None = None) -> None:
         """Decide, and bind in a task. No await may come between the queue's pop and the
@@ -335,7 +298,13 @@ class Scheduler:
         """Decide, and assume the pod on its node. Returns the binding; None without a node."""
         self._observe("queue", self._queue.waited_s(pod.uid))
         begun_s = self._clock.now_s()
-        decision = self._decide(pod, batch)
+        pod = self._state.pod(pod.uid) or pod  # profiles of services may have changed since
+        view = self._step.view_in_run(pod)
+        planned = batch.nodes.get(pod.key) if batch else None
+        if planned is None:
+            decision = self._step.decide(view, pod)
+        else:
+            decision = self._step.decide_as_planned(view, pod, *planned)
         preemption = None
         if decision.node is None and self._preemptor is not None:
             preemption = self._preemptor.plan(decision)
@@ -344,21 +313,21 @@ class Scheduler:
         self._step.record(decision)
         self._observe("decide", self._clock.now_s() - begun_s)
         for warning in warnings_about(decision):
-            self._events.put(pod, warning)
-            self._changed.set()
+            self._tell(pod, warning)
         if decision.node is None:
             # The room that moves made for it is no room for it after all.
-            self.requeue(self._state.release_own(pod.uid))
+            self._requeue(self._state.unreserve_own(pod.uid))
             self._tell(pod, Event("Warning", "FailedScheduling", decision.why))
             if preemption is not None and self._preemptor is not None:
                 # At once, so that no other pod counts on the room.
-                self.requeue(self._state.nominate(pod.uid, preemption.node))
+                self._requeue(self._state.nominate(pod.uid, preemption.node))
                 return self._preempt(self._preemptor, preemption, decision)
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
             return None
         plan = decision.volumes()
-        self._state.assume(pod, decision.node, plan, self._step.charge(decision))
-        self.requeue(self._state.release_own(pod.uid))  # that may have been on another node
+        charge = self._step.charge(view, pod, decision.node)
+        self._state.assume(pod, decision.node, plan, charge)
+        self._requeue(self._state.unreserve_own(pod.uid))  # that may have been on another node
         return self._bind(pod, decision.node, decision, plan)
 
     async def _preempt(
@@ -377,13 +346,13 @@ class Scheduler:
             log.warning("preemption for %s: %s", preemption.pod.key, error)
         if self._state.nominated_node(uid) is None:
             # Other pods may have been waiting for room that is kept no longer.
-            self.requeue(ClusterEvent.RESOURCES_FREED)
+            self._requeue(ClusterEvent.RESOURCES_FREED)
         now_s = self._clock.now_s()
         if when is Requeue.ON_EVENT:
             self._queue.mark_unschedulable(uid, now_s, decision.requeue_on)
         elif when is Requeue.AT_ONCE:
             self._queue.hold(uid)
-            self._queue.release(uid, now_s)
+            self._queue.end_hold(uid, now_s)
         else:
             self._queue.failed(uid, now_s)
         self._changed.set()
@@ -425,8 +394,7 @@ class Scheduler:
             self._queue.remove(pod.uid)
             self._decisions.set_outcome(pod.key, BOUND)
             message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
-            self._events.put(pod, Event("Normal", "Scheduled", message))
-            self._changed.set()
+            self._tell(pod, Event("Normal", "Scheduled", message))
 
     def _binding_failed(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)
@@ -443,12 +411,4 @@ class Scheduler:
             return  # only the answer was lost, or another scheduler was quicker
         self._decisions.set_outcome(pod.key, f"failed: {error}")
         if pod.uid in self._queue and not isinstance(error, _WITHOUT_EVENT):
-            self._events.put(pod, Event("Warning", "FailedBinding", str(error)))
-            self._changed.set()
-
-    def _decide(self, pod: Pod, batch: Batch | None = None) -> Decision:
-        view = self._step.view(pod)
-        planned = batch.nodes.get(pod.key) if batch else None
-        if planned is None:
-            return self._step.decide(view, pod)
-        return self._step.decide_as_planned(view, pod, *planned)
+            self._tell(pod, Event("Warning", "FailedBinding", str(error)))

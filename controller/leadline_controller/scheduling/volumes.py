@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.cluster_objects import Claim, ClusterObject, Volume, VolumePlan
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     Clock,
@@ -13,37 +14,36 @@ from leadline_controller.framework.ports import (
     NodeChanged,
     NodeDeleted,
     NotFoundError,
+    ObjectChanged,
+    ObjectDeleted,
     PodChanged,
     PodDeleted,
     Relisted,
-    ResourceChanged,
-    ResourceDeleted,
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.framework.resources import Claim, Resource, Volume, VolumePlan
+from leadline_controller.waiting import within
 
 TIMEOUT_S = 600.0  # kube-scheduler's figure
 
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """One pod's wait. seen: the objects that the watch has shown as planned; it may still show the
-    others as they were before the plan."""
+    """One pod's wait."""
 
     pod: Pod
     plan: VolumePlan
     bound: asyncio.Future[None]
+    # The objects that the watch has shown as planned; it may still show the others as they were
+    # before the plan.
     seen: set[str] = field(default_factory=set)
 
-    def is_about(self, resource: Resource) -> bool:
+    def is_about(self, changed: ClusterObject) -> bool:
         volumes, claims = [name for name, _ in self.plan.binds], [key for _, key in self.plan.binds]
         claims += self.plan.selects
-        if isinstance(resource, Claim):
-            return resource.key in claims
-        return isinstance(resource, Volume) and (
-            resource.claim in claims or resource.name in volumes
-        )
+        if isinstance(changed, Claim):
+            return changed.key in claims
+        return isinstance(changed, Volume) and (changed.claim in claims or changed.name in volumes)
 
 
 class VolumeWaits:
@@ -66,14 +66,11 @@ class VolumeWaits:
             wait.bound.cancel()
         self._waits[pod.uid] = wait
         self._check(wait)
-        limit = asyncio.ensure_future(self._clock.sleep(TIMEOUT_S))
         try:
-            await asyncio.wait((wait.bound, limit), return_when=asyncio.FIRST_COMPLETED)
-            if not wait.bound.done():
+            if not await within(self._clock, wait.bound, TIMEOUT_S):
                 raise UnavailableError(f"its volumes were not bound within {TIMEOUT_S:.0f} s")
             await wait.bound
         finally:
-            limit.cancel()
             del self._waits[pod.uid]
 
     def observe(self, change: ClusterChange) -> None:
@@ -83,8 +80,8 @@ class VolumeWaits:
         match change:
             case PodChanged(pod) | PodDeleted(pod):
                 affected = [self._waits[pod.uid]] if pod.uid in self._waits else []
-            case ResourceChanged(resource) | ResourceDeleted(resource):
-                affected = [wait for wait in self._waits.values() if wait.is_about(resource)]
+            case ObjectChanged(changed) | ObjectDeleted(changed):
+                affected = [wait for wait in self._waits.values() if wait.is_about(changed)]
             case Relisted() | NodeDeleted():
                 affected = list(self._waits.values())
             case NodeChanged():

@@ -1,4 +1,4 @@
-"""Offline clusters: from a file, or in memory for the demo. No I/O other than that file.
+"""A cluster from a file, and its pods placed offline. No I/O other than that file.
 
-Simulation models of single papers belong in experiments/.
+Simulation models of single papers belong in the experiments, the demo's cluster in the lab.
 """

@@ -4,15 +4,17 @@ A decision over thousands of nodes takes megabytes, so decisions are made one at
 kept here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
+import numpy as np
+
 from leadline_controller.framework.batch import BatchStrategy, plan_batch
-from leadline_controller.framework.cycle import Decision, Filter, Prefer, Strategy, decide_in_turn
+from leadline_controller.framework.cycle import Decision, Rule, decide_in_turn
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
+from leadline_controller.history.explanation import assumed, load_document, measured
 from leadline_controller.snapshot.snapshot import Snapshot
 
 Document = dict[str, Any]
@@ -20,39 +22,36 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scoring:
-    """The parts of `leadline score`. head: strategy, options and better. decisions: made lazily.
-    tail: the migrations of a batch strategy, else empty."""
+    """The parts of `leadline score`."""
 
-    head: Document
-    decisions: Iterator[Decision]
-    tail: Document
+    head: Document  # strategy, options and better
+    decisions: Iterator[Decision]  # made lazily
+    tail: Document  # the migrations of a batch strategy, else empty
 
 
 def start_scoring(
     snapshot: Snapshot,
-    strategy: Strategy,
-    filters: Mapping[str, Filter],
-    seed: int,
+    rule: Rule,
     pods: Iterable[Pod] | None = None,
-    prefer: Prefer | None = None,
+    *,
+    assumes_load: bool = True,
 ) -> Scoring:
     """Decide on the snapshot's pods one after the other, or plan all of them at once with a batch
-    strategy. pods: the same pods, if the caller wants to count them on the way. The same seed
-    breaks ties in the same way. prefer: None leaves preferences aside."""
+    strategy. pods: the same pods, if the caller wants to count them on the way. assumes_load:
+    whether a pod that is placed adds what it is expected to use to what was measured."""
+    strategy = rule.strategy
+    view = snapshot.view.assuming_load() if assumes_load else snapshot.view
     head = {
         "strategy": strategy.name,
         "options": values_of(strategy),
         "better": strategy.better,
     }
     wanted = snapshot.pods if pods is None else pods
-    random = Random(seed)  # noqa: S311  # ties, no secrets
     if not isinstance(strategy, BatchStrategy):
-        placed = decide_in_turn(snapshot.view, wanted, filters, strategy, random, prefer)
+        placed = decide_in_turn(view, wanted, rule)
         return Scoring(head, (decision for decision, _ in placed), {})
-    plan, _, batch = plan_batch(
-        snapshot.view, wanted, snapshot.running, filters, strategy, random, prefer
-    )
-    names = snapshot.view.table.names
+    plan, _, batch = plan_batch(view, wanted, snapshot.running, rule)
+    names = view.table.names
     migrations = [
         {"pod": m.pod.key, "from": names[m.source], "to": names[m.target], "why": m.why}
         for m in plan.moves
@@ -63,13 +62,36 @@ def start_scoring(
 def to_document(decision: Decision) -> Document:
     """A decision in `leadline score -o json`: pod, node, why, rejected and scores. Unknown values
     are null or missing, never NaN."""
+    loads = _loads(decision)
     return {
         "pod": decision.pod.key,
         "node": decision.node,
         "why": decision.why,
         "rejected": decision.rejected(),
         "scores": {
-            node: {"total": total, "parts": parts}
+            node: {"total": total, "parts": parts, **loads.get(node, {})}
             for node, (total, parts) in decision.scores().items()
         },
     }
+
+
+def _loads(decision: Decision) -> dict[str, Document]:
+    """By node, of each metric that the strategy reads, what was measured, what was assumed of the
+    pods placed since, and the sum; a part that is unknown is missing."""
+    view, _, scores = decision.basis()
+    if view is None or scores is None:
+        return {}
+    nodes = scores.candidates
+    groups = (
+        measured(view, decision.pod, decision.needs, nodes),
+        assumed(view, decision.needs, nodes),
+    )
+    found = {}
+    for at, node in enumerate(nodes.tolist()):
+        known, more = (
+            {name: float(column[at]) for name, column in each.items() if not np.isnan(column[at])}
+            for each in groups
+        )
+        if known:
+            found[view.table.names[node]] = load_document(known, more)
+    return found

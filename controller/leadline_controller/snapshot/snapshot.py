@@ -6,7 +6,7 @@ means.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,16 +14,16 @@ import numpy as np
 
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.batch import Running
-from leadline_controller.framework.images import ImageTable, full_name
-from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
-from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.resources import (
+from leadline_controller.framework.cluster_objects import (
+    ClusterObject,
     NamespaceLabels,
     PodSelector,
     PodSelectors,
-    Resource,
     Storage,
 )
+from leadline_controller.framework.image_layers import ImageTable, full_name
+from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
+from leadline_controller.framework.quantity import MAX_AMOUNT
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -33,11 +33,13 @@ from leadline_controller.framework.view import (
     NodeMetrics,
     NodeTable,
 )
-from leadline_controller.kubeobjects.amounts import read_resource_list
-from leadline_controller.kubeobjects.manifest import read_pod, read_taints
-from leadline_controller.kubeobjects.resources import READERS
+from leadline_controller.kubeobjects.amounts import read_amounts
+from leadline_controller.kubeobjects.cluster_objects import READERS
+from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.kubeobjects.schema import Quantities
 from leadline_controller.parsing.documents import read_document
 from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.parsing.typed import decode
 
 API_VERSION = "leadline.dev/v1"
 KIND = "ClusterSnapshot"
@@ -47,7 +49,7 @@ _MAX_VALUE = 1e15  # far above any measurement; sums and squares stay finite
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
 _NODE_FIELDS = (
     *("name", "tier", "schedulable", "ready", "labels", "taints", "allocatable", "requested"),
-    *("bandwidth_mbps", "bandwidth_requested_mbps", "metrics"),
+    *("bandwidth_mbps", "bandwidth_requested_mbps", "metrics", "metric_errors"),
     *("image_layers", "pulling_mb", "registry_mbps"),
 )
 # Lists of Kubernetes manifests -> the kind of their entries.
@@ -69,12 +71,11 @@ _RESOURCES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A cluster view and its pending pods, in the file's order. running: the assigned pods, each
-    with the index of its node."""
+    """A cluster view and its pending pods, in the file's order."""
 
     view: ClusterView
     pods: tuple[Pod, ...]
-    running: tuple[Running, ...] = ()
+    running: tuple[Running, ...] = ()  # the assigned pods, each with the index of its node
 
 
 def load_snapshot(path: Path) -> Snapshot:
@@ -111,14 +112,14 @@ def read_snapshot(document: object) -> Snapshot:
         if pod.node_name is not None and not pod.finished
     ]
     pending = [p for p in pods if p.node_name is None and not (p.finished or p.terminating)]
-    resources = _resources(root)
+    objects = _cluster_objects(root)
     namespaces = {pod.namespace: {"kubernetes.io/metadata.name": pod.namespace} for pod in pods}
-    stated = {each.name: each.labels for each in resources if isinstance(each, NamespaceLabels)}
+    stated = {each.name: each.labels for each in objects if isinstance(each, NamespaceLabels)}
     view = replace(
         _view(table, entries, links, running),
         namespaces=Namespaces({**namespaces, **stated}),
-        pod_selectors=PodSelectors(each for each in resources if isinstance(each, PodSelector)),
-        storage=Storage.of(resources),
+        pod_selectors=PodSelectors(each for each in objects if isinstance(each, PodSelector)),
+        storage=Storage.of(objects),
         images=images.with_running(table, running),
     )
     return Snapshot(view, tuple(pending), tuple(running))
@@ -129,10 +130,10 @@ def _node(entry: Fields) -> Node:
     name = _name(entry, "name")
     return Node(
         name=name,
-        allocatable={PODS: _DEFAULT_PODS, **read_resource_list(entry.object("allocatable"))},
+        allocatable={PODS: _DEFAULT_PODS, **_amounts(entry, "allocatable")},
         # Every kubelet gives its node this label.
         labels={"kubernetes.io/hostname": name, **entry.text_map("labels")},
-        taints=_taints(entry),
+        taints=tuple(_taints(entry)),
         unschedulable=not entry.flag("schedulable", default=True),
         ready=entry.flag("ready", default=True),
         tier=entry.choice("tier", "edge", "cloud") if entry.has("tier") else "",
@@ -143,11 +144,16 @@ def _node(entry: Fields) -> Node:
     )
 
 
-def _taints(entry: Fields) -> tuple[Taint, ...]:
+def _amounts(entry: Fields, name: str) -> dict[str, int]:
+    path = entry.at(name)
+    return read_amounts(decode(entry.object(name).data, Quantities, path), path)
+
+
+def _taints(entry: Fields) -> Iterator[Taint]:
     for taint in entry.objects("taints"):
         taint.only("key", "value", "effect", "timeAdded")
-        taint.choice("effect", "NoSchedule", "PreferNoSchedule", "NoExecute")
-    return read_taints(entry)
+        effect = taint.choice("effect", "NoSchedule", "PreferNoSchedule", "NoExecute")
+        yield Taint(taint.text("key"), taint.text("value", ""), effect)
 
 
 def _links(root: Fields, table: NodeTable) -> list[Link]:
@@ -219,24 +225,24 @@ def _pods(root: Fields, table: NodeTable) -> list[Pod]:
     return pods
 
 
-def _resources(root: Fields) -> list[Resource]:
-    found: list[Resource] = []
+def _cluster_objects(root: Fields) -> list[ClusterObject]:
+    found: list[ClusterObject] = []
     for name, kind in _RESOURCES.items():
         seen: dict[str, str] = {}
         for entry in root.objects(name):
             entry.choice("kind", kind, default=kind)
-            resource = READERS[kind](entry.data, entry.path)
-            if resource.key in seen:
-                raise FieldError(f"{entry.path}: {resource.key} is taken by {seen[resource.key]}")
-            seen[resource.key] = entry.path
-            found.append(resource)
+            made = READERS[kind](entry.data, entry.path)
+            if made.key in seen:
+                raise FieldError(f"{entry.path}: {made.key} is taken by {seen[made.key]}")
+            seen[made.key] = entry.path
+            found.append(made)
     return found
 
 
 def _view(
     table: NodeTable, entries: Sequence[Fields], links: LinkTable, running: Sequence[Running]
 ) -> ClusterView:
-    requested = [read_resource_list(entry.object("requested")) for entry in entries]
+    requested = [_amounts(entry, "requested") for entry in entries]
     bandwidth = [entry.number("bandwidth_requested_mbps", _MAX_VALUE) or 0.0 for entry in entries]
     ports: defaultdict[int, list[HostPort]] = defaultdict(list)
     mounts: defaultdict[int, list[Pod]] = defaultdict(list)
@@ -278,16 +284,24 @@ def _columns(requested: Sequence[dict[str, int]], table: NodeTable) -> dict[str,
 
 
 def _metrics(entries: Sequence[Fields]) -> NodeMetrics:
-    measured = [entry.object("metrics") for entry in entries]
+    values, errors = (_columns_of(entries, field) for field in ("metrics", "metric_errors"))
+    known = any(entry.has("metric_errors") for entry in entries)
+    stated = np.nan_to_num(np.stack(tuple(errors.values()), axis=1)) if known else np.zeros((0, 0))
+    return replace(NodeMetrics.of(values), errors=stated)
+
+
+def _columns_of(entries: Sequence[Fields], field: str) -> dict[str, Floats]:
+    """Of each of METRICS the numbers in this field, NaN where there is none."""
+    measured = [entry.object(field) for entry in entries]
     for metrics in measured:
         metrics.only(*METRICS)
 
     def column(name: str) -> Floats:
         highest = 100.0 if name.endswith("_percent") else _MAX_VALUE
-        values = [metrics.number(name, highest) for metrics in measured]
-        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+        numbers = [metrics.number(name, highest) for metrics in measured]
+        return np.array([np.nan if v is None else v for v in numbers], dtype=np.float64)
 
-    return NodeMetrics.of({name: column(name) for name in METRICS})
+    return {name: column(name) for name in METRICS}
 
 
 def _name(entry: Fields, field: str) -> str:

@@ -11,7 +11,9 @@ from leadline_controller.framework.view import ClusterView, Ints
 
 @dataclass(frozen=True, slots=True)
 class Chance(Strategy):
-    """All candidates tie, so the choice is random. Needs nothing measured; unknown values do not
+    """Any node that fits, by chance.
+
+    All candidates tie, so the choice is random. Needs nothing measured; unknown values do not
     matter."""
 
     name = "random"

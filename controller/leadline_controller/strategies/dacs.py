@@ -8,17 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Scores, Strategy
+from leadline_controller.framework.cycle import Leeway, Scores, Strategy
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     contention_s,
-    longest_where_unknown_ms,
-    slowest_where_unknown_ms,
+    profiling_ms,
+    registry_mbps,
+    round_trips_ms,
     transfer_s,
     unknown_rtt_option,
 )
+from leadline_controller.strategies.shared.unknowns import Filled, left_unknown, unknown_option
 
 _GIB = 1024**3
 _MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -52,7 +54,9 @@ def widest_of_near_best(omega_s: Floats, cores: Floats, gib: Floats, lambda_s: f
 
 @dataclass(frozen=True, slots=True)
 class Dacs(Strategy):
-    """Rank by Omega, then take the near-best node with the largest residual (Algorithm 2).
+    """The node with the least delay of work, network and image; of near ones the emptiest.
+
+    Rank by Omega, then take the near-best node with the largest residual (Algorithm 2).
 
     Omega is in seconds. The residual is min{r^CPU, r^MEM} with CPU in cores and memory in GiB,
     the units of the paper's example; in a tie the larger of the two counts. r is allocatable less
@@ -63,20 +67,20 @@ class Dacs(Strategy):
     still gets 0.001 Mbit/s.
 
     t^IM (Eq. 10) is the time in which a node pulls the layers that it lacks, its download queue
-    first, at the speed of its last pulls, or else of its link. A node of unknown speed counts as
-    the slowest known one; if none is known, or no layers of the images are, t^IM is `image_s` for
-    all.
+    first, at the speed of its last pulls, or else of its link. If no node's speed is known, or no
+    layers of the images are, t^IM is `image_s` for all.
 
     Missing annotations: `data-mb` defaults to the option of that name; without `bandwidth-mbps`,
     f_v / c^NET uses the free capacity of the link; without `user-node`, the mean round trip to
-    the other workers (Eq. 13) stands for tau. `profile-ms` replaces Eq. 8; a node that is not in
-    it counts as the slowest that is.
+    the other workers (Eq. 13) stands for tau. `profile-ms` replaces Eq. 8.
 
-    Unknown, never zero: a round trip that was not measured counts as the longest one measured in
-    the cluster, or as `unknown_rtt` if there is none. The same holds for sigma (Eq. 12), except
-    on the user's own node and without other workers, where it is 0. Estimates count as measured. A
-    link of unknown bandwidth counts as the slowest known one; if none is known the transfer time is
-    left out for all nodes.
+    Unknown, never zero, as the paper is silent: a round trip, a bandwidth, a speed of pulls and a
+    node that is not in `profile-ms` count as boards like it (strategies/shared/unknowns.py). With
+    `unknown=worst`, and where nothing is known of any, a round trip counts as the longest one
+    measured in the cluster, or as `unknown_rtt` if there is none, and the others as the slowest
+    known; if no bandwidth is known the transfer time is left out for all nodes. The same holds for
+    sigma (Eq. 12), except on the user's own node and without other workers, where it is 0.
+    Estimates count as measured.
     """
 
     name = "dacs"
@@ -99,14 +103,16 @@ class Dacs(Strategy):
     )
     data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
     unknown_rtt_ms: float = unknown_rtt_option()
+    unknown: str = unknown_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Omega and its parts for every candidate, in seconds."""
-        processing_s = self._processing_s(view, pod, candidates)
+        processing_s, profile = self._processing_s(view, pod, candidates)
         # D_n: Eq. 10 for a local pod, Eq. 11 for a remote one.
-        sending_s = transfer_s(view, pod, self._volume_mb(pod), candidates)
-        image_s = self._image_s(view, pod, candidates)
-        network_s = image_s + sending_s + self._latency_s(view, pod, candidates)
+        sending_s, bandwidth = transfer_s(view, pod, self._volume_mb(pod), candidates, self.unknown)
+        image_s, pulls = self._image_s(view, pod, candidates)
+        latency_s, round_trips = self._latency_s(view, pod, candidates)
+        network_s = image_s + sending_s + latency_s
         contention = contention_s(view.placed_in_run[candidates], self.beta_cs, self.beta_rc)
         omega_s = average_delay_s(processing_s, network_s, contention, self.alpha)
         cores, gib = view.free(CPU)[candidates] / 1000, view.free(MEMORY)[candidates] / _GIB
@@ -122,30 +128,32 @@ class Dacs(Strategy):
                 f"(processing {processing_s[at]:.3f}, network {network_s[at]:.3f})"
             )
             near = int(np.count_nonzero(omega_s <= omega_s.min() + self.lambda_s))
-            return (
-                text
-                if near == 1 or at not in finalists
-                else f"{text}, the roomiest of {near} near-best nodes"
-            )
+            if near > 1 and at in finalists:
+                text += f", the roomiest of {near} near-best nodes"
+            notes = [each.note(at) for each in (profile, bandwidth, round_trips)]
+            return "".join((text, *notes, pulls.note(at) if image_s[at] > 0 else ""))
 
         parts = {"processing_s": processing_s, "network_s": network_s, "contention_s": contention}
         if image_s.any():
             parts["image_s"] = image_s
         least_s = float(omega_s.min())  # Algorithm 2 calls no more than lambda above it equal
-        return Scores(
-            candidates, omega_s, finalists, why, parts, self.lambda_s, among, base=least_s
-        )
+        leeway = Leeway(self.lambda_s, among, base=least_s)
+        return Scores(candidates, omega_s, finalists, why, parts, leeway)
 
-    def _image_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+    def _image_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> tuple[Floats, Filled]:
         """t^IM (Eq. 10): until the images are there, if their layers and a node's speed are
         known."""
+        unknown_s = np.full(nodes.size, self.image_s)
         if not view.images.knows(view.table, pod):
-            return np.full(nodes.size, self.image_s)
-        time_s = view.pull(pod).time_s[nodes]
+            return unknown_s, Filled(unknown_s)
+        filled = registry_mbps(view, nodes, self.unknown, left_unknown)
+        speeds = np.full(len(view), np.nan)
+        speeds[nodes] = filled.values
+        time_s = view.images.pull(view.table, pod, speeds).time_s[nodes]
         known = ~np.isnan(time_s)
         if not known.any():
-            return np.full(nodes.size, self.image_s)
-        return np.minimum(np.where(known, time_s, time_s[known].max()), _MAX_S)
+            return unknown_s, filled
+        return np.minimum(np.where(known, time_s, time_s[known].max()), _MAX_S), filled
 
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
         """A(c, l, r) of CPU and memory (Eq. 14-15), requests of everything else."""
@@ -158,26 +166,27 @@ class Dacs(Strategy):
         limit = float(pod.limits.get(resource, np.inf))
         return granted(request, limit, view.free(resource)[nodes].astype(np.float64), self.phi)
 
-    def _processing_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+    def _processing_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> tuple[Floats, Filled]:
         """D_p (Eq. 8), or the pod's own profile."""
         if pod.annotations.profile_ms:
-            return slowest_where_unknown_ms(view.table, pod.annotations.profile_ms)[nodes] / 1000
+            profile = profiling_ms(view, pod.annotations.profile_ms, nodes, self.unknown)
+            return profile.values / 1000, profile
         cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _MIN_CORES)
-        return self._volume_mb(pod) / (cores * self.rate)
+        processing_s = self._volume_mb(pod) / (cores * self.rate)
+        return processing_s, Filled(processing_s)
 
-    def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+    def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> tuple[Floats, Filled]:
         """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
-        links, user_node = view.links, view.user_node(pod)
-        workers = _workers(view)
-        mean_ms, sigma_ms = links.rtt_mean_and_deviation_ms(workers)
-        tau_ms = mean_ms if user_node is None else links.rtt_ms_from(user_node)
-        tau_ms = longest_where_unknown_ms(tau_ms, links, self.unknown_rtt_ms)
-        sigma_ms = longest_where_unknown_ms(sigma_ms, links, self.unknown_rtt_ms)
-        sigma_ms[_has_no_other(workers)] = 0.0
-        latency_s = (tau_ms + sigma_ms) / 2 / 1000
-        if user_node is not None:
-            latency_s[user_node] = 0.0
-        return latency_s[nodes]
+        user_node, workers = view.user_node(pod), _workers(view)
+        mean_ms, sigma_ms = view.links.rtt_mean_and_deviation_ms(workers)
+        tau_ms = mean_ms if user_node is None else view.links.rtt_ms_from(user_node)
+        at_home = np.arange(len(view)) == user_node
+        alone = at_home | _has_no_other(workers)
+        tau, sigma = (
+            round_trips_ms(view, ms, nodes, self.unknown, self.unknown_rtt_ms, where)
+            for ms, where in ((tau_ms, at_home), (sigma_ms, alone))
+        )
+        return (tau.values + sigma.values) / 2 / 1000, tau
 
     def _volume_mb(self, pod: Pod) -> float:
         return self.data_mb if pod.annotations.data_mb is None else pod.annotations.data_mb

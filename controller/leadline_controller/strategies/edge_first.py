@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Better, Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import MEMORY, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Ints
@@ -66,13 +66,15 @@ class BiggestEdgeFirst(Strategy):
             return which if kept[at] else f"{which}; no node keeps enough free"
 
         parts = {"edge": in_tier, "memory_left": rank, "keeps_too_little": missing}
-        return Scores(candidates, total, best(total, self.better), why, parts, _NEARLY_FULL)
+        return Scores(candidates, total, best(total, self.better), why, parts, Leeway(_NEARLY_FULL))
 
 
 @dataclass(frozen=True, slots=True)
 class SmallestEdgeFirst(BiggestEdgeFirst):
-    """The edge node with the least memory left, or any cloud node if no edge node is eligible. For
-    the rest, unknown capacities included, see BiggestEdgeFirst."""
+    """The edge node with the least memory left, or any cloud node if no edge node is eligible.
+
+    For the rest, unknown capacities included, see BiggestEdgeFirst.
+    """
 
     name = "sef"
     paper = "KubeDSM, Section 6 (baseline SEF)"

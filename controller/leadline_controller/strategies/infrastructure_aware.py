@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Scores, Strategy, best
-from leadline_controller.framework.images import MIN_MBPS
+from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
+from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.delays import registry_mbps, slowest
 from leadline_controller.strategies.shared.locality import (
     SHARE_POINTS,
     share_points,
@@ -25,15 +26,13 @@ from leadline_controller.strategies.shared.spreading import (
     spread_option,
     spread_points,
 )
+from leadline_controller.strategies.shared.unknowns import unknown_option
 
 
 def time_to_instantiate_s(size_mb: Floats, bandwidth_mbps: Floats) -> Floats:
     """ttInst = s / bandwidth(c) in seconds (Algorithm 1, line 15), shapes alike; MB are 10^6
-    bytes and Mbit/s 10^6 bits. For unknown bandwidths see InfrastructureAware."""
-    known = ~np.isnan(bandwidth_mbps)
-    slowest_mbps = bandwidth_mbps[known].min() if known.any() else 8.0
-    mbps = np.where(known, bandwidth_mbps, slowest_mbps)
-    seconds: Floats = size_mb * 8 / np.maximum(mbps, MIN_MBPS)
+    bytes and Mbit/s 10^6 bits."""
+    seconds: Floats = size_mb * 8 / np.maximum(bandwidth_mbps, MIN_MBPS)
     return seconds
 
 
@@ -49,7 +48,9 @@ def rescaled(time_s: Floats, w: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class InfrastructureAware(Strategy):
-    """total = kube-scheduler's spreading (see `spread_points`) + the time to instantiate, rescaled
+    """The node on which the pod's images are soonest, spread by what pods request.
+
+    total = kube-scheduler's spreading (see `spread_points`) + the time to instantiate, rescaled
     to 0..w (Algorithm 1) + w_images and w_layers times the shares of the bytes that are there, of
     whole images and of layers; the highest wins, ties at random.
 
@@ -63,10 +64,11 @@ class InfrastructureAware(Strategy):
     every layer and so lacks nothing (line 14: 0); queue=literal leaves it out, as in the printed
     Algorithm 1.
 
-    Unknown: a node whose bandwidth from the registry is neither stated nor measured counts as the
-    slowest known one; if none is known all count as equal, so that the MB decide. If none of the
-    pod's images is known all nodes get w. A node without CPU or memory has no total and is
-    chosen only if no node has one.
+    Unknown: a node whose bandwidth from the registry is neither stated nor measured counts as
+    boards like it (strategies/shared/unknowns.py), or with `unknown=worst` as the slowest known
+    one; if none is known all count as equal, so that the MB decide. If none of the pod's images is
+    known all nodes get w. A node without CPU or memory has no total and is chosen only if no node
+    has one.
     """
 
     name = "infrastructure-aware"
@@ -80,6 +82,7 @@ class InfrastructureAware(Strategy):
     w_layers: float = option(0, unit="points", maximum=1e6, help="weight of the layers there")
     rounding: str = rounding_option()
     spread: str = spread_option()
+    unknown: str = unknown_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The priorities of every candidate, and the terms of the time."""
@@ -88,9 +91,9 @@ class InfrastructureAware(Strategy):
         queue_mb = view.images.waiting_mb(view.table)[candidates]
         # It starts without a pull, so it does not wait for those of others (Algorithm 1, line 14).
         queue_mb[view.images.has_all(view.table, pod)[candidates]] = 0.0
+        bandwidth = registry_mbps(view, candidates, self.unknown, slowest)
         time_s = time_to_instantiate_s(
-            missing_mb + queue_mb if self.queue == "wait" else missing_mb,
-            view.registry_mbps()[candidates],
+            missing_mb + queue_mb if self.queue == "wait" else missing_mb, bandwidth.values
         )
         known = not np.isnan(missing_mb).any()
         speed = rescaled(time_s, self.w) if known else np.full(candidates.size, self.w)
@@ -110,6 +113,7 @@ class InfrastructureAware(Strategy):
             return (
                 f"{time_s[at]:.3g} s to pull {missing_mb[at]:.4g} MB behind {queue_mb[at]:.4g} MB: "
                 f"{speed[at]:.3g} points, {spread[at]:.3g} for spreading{there}"
+                f"{bandwidth.note(at) if time_s[at] > 0 else ''}"
             )
 
         parts = {
@@ -121,4 +125,4 @@ class InfrastructureAware(Strategy):
         }
         if self.w_images or self.w_layers:
             parts["locality"] = locality
-        return Scores(candidates, total, best(total, self.better), why, parts, WHOLE_POINT)
+        return Scores(candidates, total, best(total, self.better), why, parts, Leeway(WHOLE_POINT))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Scores, Strategy, best
+from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.capacity import free_share
@@ -21,7 +21,9 @@ from leadline_controller.strategies.shared.spreading import (
 
 @dataclass(frozen=True, slots=True)
 class KubeDefault(Strategy):
-    """score = (S_CPU + S_MEM) / 2 * 10 with S = (capacity - requested) / capacity; the
+    """The node with the largest share of CPU and memory not requested.
+
+    score = (S_CPU + S_MEM) / 2 * 10 with S = (capacity - requested) / capacity; the
     highest wins, ties at random (Eq. 1-2).
 
     Requests are those of the assigned pods, as in the paper; today's kube-scheduler adds the
@@ -53,4 +55,4 @@ class KubeDefault(Strategy):
             return f"{cpu_share[at]:.0%} of its CPU and {memory_share[at]:.0%} of its memory free"
 
         parts = {"cpu_free_share": cpu_share, "memory_free_share": memory_share}
-        return Scores(candidates, total, best(total, self.better), why, parts, WHOLE_POINT)
+        return Scores(candidates, total, best(total, self.better), why, parts, Leeway(WHOLE_POINT))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Scores, Strategy, best
+from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.view import ClusterView, Ints
@@ -34,7 +34,9 @@ from leadline_controller.strategies.shared.spreading import (
 
 @dataclass(frozen=True, slots=True)
 class ImageLocality(Strategy):
-    """total = kube-scheduler's spreading (see `spread_points`) + w * the part of the pod's images
+    """The node that has the most of the pod's images, spread by what pods request.
+
+    total = kube-scheduler's spreading (see `spread_points`) + w * the part of the pod's images
     that the node has whole, 0 to 1; the highest wins, ties at random.
 
     points=share: their share of the bytes, in whole points of 100 ("a higher score" for a node
@@ -81,7 +83,7 @@ class ImageLocality(Strategy):
             )
 
         parts = {"spread": spread, "locality": locality, "cached_mb": cached_mb}
-        return Scores(candidates, total, best(total, self.better), why, parts, WHOLE_POINT)
+        return Scores(candidates, total, best(total, self.better), why, parts, Leeway(WHOLE_POINT))
 
     def _pieces(self, view: ClusterView, pod: Pod) -> Iterator[Piece]:
         return whole_images(view, pod)
@@ -89,7 +91,9 @@ class ImageLocality(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class LayerLocality(ImageLocality):
-    """ImageLocality over layers instead of whole images: the node "with the most dependencies
+    """The node that has the most of the layers of the pod's images, spread by what pods request.
+
+    ImageLocality over layers instead of whole images: the node "with the most dependencies
     locally at the layer level" has the most points. With points=thresholds, each layer that the
     node has counts with its MB times the share of the nodes that have it. For the rest, unknown
     images included, see ImageLocality.

@@ -9,21 +9,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Scores, Strategy, best
+from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
-    longest_where_unknown_ms,
+    round_trips_ms,
     unknown_rtt_option,
 )
+from leadline_controller.strategies.shared.unknowns import unknown_option
 
 PREFERRED_LABEL = "leadline.dev/preferred-node"
 
 
 @dataclass(frozen=True, slots=True)
 class Nas(Strategy):
-    """A preferred node (PN) wins, and among other nodes the shortest round trip to one. The paper
+    """A preferred node, else the one with the shortest round trip to one.
+
+    A preferred node (PN) wins, and among other nodes the shortest round trip to one. The paper
     looks at round trips only when no PN has enough resources left, so no other node is as good as a
     PN, however near it is; a PN's total is 0.
 
@@ -31,8 +34,9 @@ class Nas(Strategy):
     here: if there is none, the PN is the pod's `leadline.dev/user-node`. The filters decide what is
     enough. Without a PN all nodes tie.
 
-    Unknown, never zero: a round trip that was not measured counts as the longest one measured in
-    the cluster, or as `unknown_rtt` if there is none.
+    Unknown, never zero: a round trip that was not measured counts as those to boards like it
+    (strategies/shared/unknowns.py); with `unknown=worst`, and where none to the PN is known, as the
+    longest one measured in the cluster, or as `unknown_rtt` if there is none.
     """
 
     name = "nas"
@@ -41,29 +45,36 @@ class Nas(Strategy):
     needs = ("rtt_ms",)
 
     unknown_rtt_ms: float = unknown_rtt_option()
+    unknown: str = unknown_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Round trip to the nearest preferred node for every candidate, ms."""
         preferred = _preferred(view, pod)
         is_preferred = np.isin(candidates, preferred)
         rivals = is_preferred | ~is_preferred.any()
+        round_trips = [
+            round_trips_ms(
+                *(view, view.links.rtt_ms_from(int(node)), candidates, self.unknown),
+                *(self.unknown_rtt_ms, np.arange(len(view)) == node),
+            )
+            for node in preferred
+        ]
         total = np.full(candidates.size, np.nan)
-        for node in preferred:
-            rtt_ms = view.links.rtt_ms_from(int(node))
-            rtt_ms[node] = 0.0
-            rtt_ms = longest_where_unknown_ms(rtt_ms, view.links, self.unknown_rtt_ms)
-            total = np.fmin(total, rtt_ms[candidates])
+        for each in round_trips:
+            total = np.fmin(total, each.values)
 
         def why(at: int) -> str:
             if not preferred.size:
                 return "no node is preferred"
             if is_preferred[at]:
                 return f"{view.table.names[candidates[at]]} is a preferred node"
-            return f"{total[at]:g} ms from the nearest preferred node"
+            nearest = min(round_trips, key=lambda each: float(each.values[at]))
+            return f"{total[at]:g} ms from the nearest preferred node{nearest.note(at)}"
 
         open_to = np.flatnonzero(rivals)
         finalists = open_to[best(total[open_to], self.better)]
-        return Scores(candidates, total, finalists, why, tolerance=SCATTER_MS, rivals=rivals)
+        leeway = Leeway(SCATTER_MS, rivals=rivals)
+        return Scores(candidates, total, finalists, why, leeway=leeway)
 
 
 def _preferred(view: ClusterView, pod: Pod) -> Ints:

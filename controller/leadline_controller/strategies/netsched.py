@@ -9,41 +9,48 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.unknowns import fill, left_unknown, unknown_option
 
 
 class _Metric(NamedTuple):
     column: str
     weight: str
-    better: Better
+    sign: int  # -1: the more the better
     shown: str
+    unit: str
 
 
 # Algorithm 1, lines 3-27, in the order of its comparisons.
 _METRICS = (
-    _Metric("cpu_percent", "cpu", "lower", "CPU"),
-    _Metric("memory_percent", "memory", "lower", "memory"),
-    _Metric("packets_received_per_s", "packets_received", "lower", "packets received"),
-    _Metric("packets_sent_per_s", "packets_sent", "lower", "packets sent"),
-    _Metric("bandwidth_mbps", "bandwidth", "higher", "bandwidth"),
-    _Metric("disk_bytes_per_s", "disk", "lower", "disk I/O"),
+    _Metric("cpu_percent", "cpu", 1, "CPU", "%"),
+    _Metric("memory_percent", "memory", 1, "memory", "%"),
+    _Metric("packets_received_per_s", "packets_received", 1, "packets received", "/s"),
+    _Metric("packets_sent_per_s", "packets_sent", 1, "packets sent", "/s"),
+    _Metric("bandwidth_mbps", "bandwidth", -1, "bandwidth", "Mbit/s"),
+    _Metric("disk_bytes_per_s", "disk", 1, "disk I/O", "bytes/s"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class NetSched(Strategy):
-    """Points per metric (Algorithm 1): CPU 3, memory 2, bandwidth 2, packets received 1,
+    """The node with the most points for CPU, memory, bandwidth, packets and disk.
+
+    Points per metric (Algorithm 1): CPU 3, memory 2, bandwidth 2, packets received 1,
     packets sent 1, disk input and output together 1. The most points win.
 
-    Comparisons are strict, so of equal nodes the first one gets a metric's points; a tie in the
-    sum is broken at random. The points are options, and 0 leaves a metric out: boards that share
-    one machine, as in the lab, share its CPU, memory and disk.
+    Nodes within their own error of a metric's best all get its points, since a value that differs
+    by less says nothing. Where errors are not known, and with `strategy.letter`, comparisons are
+    strict as in the paper: of equal nodes the first one gets the points. The points are options,
+    and 0 leaves a metric out: boards that share one machine, as in the lab, share its CPU, memory
+    and disk.
 
-    Unknown: a node without a metric gets no points for it. A node without any metric has no total
-    and is chosen only if no node has one.
+    Unknown: an unknown metric counts as that of boards like it (strategies/shared/unknowns.py), but
+    gets no points where a measured one does; with `unknown=worst` it never gets any. A node without
+    any metric has no total and is chosen only if no node has one.
     """
 
     name = "netsched"
@@ -57,34 +64,59 @@ class NetSched(Strategy):
     packets_sent: float = option(1, unit="points", maximum=1e6, help="fewest packets sent")
     bandwidth: float = option(2, unit="points", maximum=1e6, help="most bandwidth measured")
     disk: float = option(1, unit="points", maximum=1e6, help="least disk input and output")
+    unknown: str = unknown_option()
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """The sum of each candidate's points; parts are the points of each metric."""
-        weights = {m.column: float(getattr(self, m.weight)) for m in _METRICS}
-        parts = {
-            m.column: _points(view, m, weights[m.column], candidates)
-            for m in _METRICS
-            if weights[m.column] > 0
-        }
-        columns = np.array([np.full(candidates.size, np.nan), *parts.values()])
-        total = np.where(np.isnan(columns).all(axis=0), np.nan, np.nansum(columns, axis=0))
+        used = [m for m in _METRICS if getattr(self, m.weight) > 0]
+        weights = np.array([float(getattr(self, m.weight)) for m in used])
+        columns = [getattr(view.metrics, m.column) for m in used]
+        values = np.array([each[candidates] for each in columns])
+        values = values.reshape(len(used), candidates.size)
+        known = ~np.isnan(values)
+        silent: Bools = np.logical_not(known.any(axis=0))
+        filled = []
+        if not known.all():
+            how = candidates, self.unknown, left_unknown
+            filled = [
+                fill(view, column, *how, m.shown, m.unit)
+                for m, column in zip(used, columns, strict=True)
+            ]
+            values = np.array([each.values for each in filled])
+            values[:, silent] = np.nan
+        values *= np.array([[m.sign] for m in used]).reshape(-1, 1)  # the less the better
+        won = _wins(values, view.metrics.margins_of([m.column for m in used], candidates), known)
+        points = won * weights[:, np.newaxis]
+        total = np.where(silent, np.nan, points.sum(axis=0))
+        points[np.isnan(values)] = np.nan
+        parts = dict(zip([m.column for m in used], points, strict=True))
 
         def why(at: int) -> str:
-            won = [m.shown for m in _METRICS if m.column in parts and parts[m.column][at] > 0]
-            if not won:
-                return "no candidate's metrics are known" if np.isnan(total[at]) else "0 points"
-            return f"best in {', '.join(won)}: {total[at]:g} of {sum(weights.values()):g} points"
+            if silent[at]:
+                return "no candidate's metrics are known"
+            best_in = [m.shown for m, is_best in zip(used, won[:, at], strict=True) if is_best]
+            text = f"{total[at]:g} of {weights.sum():g} points"
+            text = f"best in {', '.join(best_in)}: {text}" if best_in else "0 points"
+            return text + "".join(each.note(at) for each in filled)
 
         # The points of the least metric are nearly nothing.
-        least = min((weight for weight in weights.values() if weight > 0), default=0.0)
-        return Scores(candidates, total, best(total, self.better), why, parts, least)
+        least = float(weights.min()) if used else 0.0
+        return Scores(candidates, total, best(total, self.better), why, parts, Leeway(least))
 
 
-def _points(view: ClusterView, metric: _Metric, weight: float, candidates: Ints) -> Floats:
-    values: Floats = getattr(view.metrics, metric.column)[candidates]
-    points = np.where(np.isnan(values), np.nan, 0.0)
-    if not np.isnan(values).all():
-        # argmin and argmax return the first of equals, as strict comparisons do.
-        pick = np.nanargmin if metric.better == "lower" else np.nanargmax
-        points[pick(values)] = weight
-    return points
+def _wins(values: Floats, margins: Floats | None, known: Bools) -> Bools:
+    """Which values get the points of their row, the less the better, NaN unknown, shape (m, n);
+    margins: see NodeMetrics, same shape. known: those that are measured; where one of them gets the
+    points, no other value does."""
+    least = np.fmin.reduce(values, axis=1, keepdims=True) if values.size else values
+    near: Bools = values == least if margins is None else values - least <= margins
+    if not known.all():
+        measured = near & known
+        near = np.where(measured.any(axis=1, keepdims=True), measured, near)
+    if margins is not None:
+        return near
+    # The first of equals, as strict comparisons do.
+    first = np.zeros_like(near)
+    first[np.arange(len(values)), near.argmax(axis=1)] = True
+    won: Bools = first & near
+    return won

@@ -4,22 +4,24 @@ Alqahtani, Toosi, "Container Orchestration in Heterogeneous Edge Computing Envir
 Algorithm 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Filter, FilterResult, Scores, Strategy, best
-from leadline_controller.framework.model import Pod
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.cycle import Filter, FilterResult, Leeway, Scores, Strategy, best
+from leadline_controller.framework.model import CPU, Pod
+from leadline_controller.framework.options import choice
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
-    longest_where_unknown_ms,
     profiled_ms,
-    slowest_where_unknown_ms,
+    profiling_ms,
+    round_trips_ms,
     unknown_rtt_option,
 )
 from leadline_controller.strategies.shared.services import replicas_per_node, service_of
+from leadline_controller.strategies.shared.unknowns import unknown_option
 
 THRESHOLD = "ResponseTime"
 
@@ -32,46 +34,61 @@ def replica_to_remove(replicas: Sequence[Pod]) -> Pod:
     return replicas[-1]
 
 
+def next_in_round(prediction_ms: Floats, replicas: Ints) -> Ints:
+    """Positions of the shortest prediction among the nodes with the fewest replicas, so that each
+    node gets one more before any gets two more (the text's rounds, Section 3.2). Both columns have
+    shape (n,)."""
+    return best(np.where(replicas == replicas.min(), prediction_ms, np.nan), "lower")
+
+
 def least_without_replica(prediction_ms: Floats, replicas: Ints) -> Ints:
     """Positions of the shortest prediction among the nodes without a replica, or among all nodes if
     each has one (Algorithm 1, lines 8-19). Both columns have shape (n,)."""
-    without = replicas == 0
-    return best(np.where(without | ~without.any(), prediction_ms, np.nan), "lower")
+    return next_in_round(prediction_ms, np.minimum(replicas, 1))
 
 
 def replicas_needed(
-    ping_ms: Sequence[float],
-    profiling_ms: Sequence[float],
-    requests_per_s: float,
-    threshold_ms: float,
+    placed: Iterable[tuple[str, float, float, float]], requests_per_s: float, threshold_ms: float
 ) -> int | None:
     """The least number of replicas with which each is predicted to answer within the threshold;
-    None if even all are not enough. Both columns are of the replicas in the order in which the
-    algorithm places them.
+    None if even all are not enough. placed: of each replica, in the order in which the algorithm
+    places them, its node, its ping, its profiling and what sharing the node's cores with the
+    replicas before it adds, ms.
 
     The paper's prediction, ping + profiling, is that of one request at a time. Of k replicas, each
     gets a k-th of the requests, and one that works on them at rate 1/profiling takes, on average,
-    profiling / (1 - load) for each, where load = requests_per_s / k * profiling (the queue M/M/1,
-    for which processor sharing gives the same).
+    profiling / (1 - load) for each, where load = requests_per_s / k * (profiling + sharing) (the
+    queue M/M/1, for which processor sharing gives the same, also with the replicas beside it).
     """
-    profiling_s = np.array(profiling_ms) / 1000
-    for count in range(1, len(ping_ms) + 1):
-        load = requests_per_s / count * profiling_s[:count]
-        if (load < 1).all():
-            answered_ms = np.array(ping_ms[:count]) + 1000 * profiling_s[:count] / (1 - load)
-            if (answered_ms <= threshold_ms).all():
-                return count
+    nodes: dict[str, tuple[float, float, float]] = {}  # the last replica's sharing counts for all
+    for count, (node, *times_ms) in enumerate(placed, 1):
+        nodes[node] = (times_ms[0], times_ms[1], times_ms[2])
+        ping_ms, profiling_ms, sharing_ms = np.array(list(nodes.values())).T
+        load = requests_per_s / count * (profiling_ms + sharing_ms) / 1000
+        if (load < 1).all() and (ping_ms + profiling_ms / (1 - load) <= threshold_ms).all():
+            return count
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseTime(Strategy):
-    """prediction = ping + profiling, in ms; the shortest one wins (Algorithm 1).
+    """The node whose predicted response to the user is the shortest.
 
-    Further replicas go to the shortest prediction among the candidates without a replica of the
-    same service (same namespace and labels, strategies/shared/services.py), or among all
-    candidates if each has one, as in the algorithm; the text's "second round" could also mean node
-    after node. Pods without labels stand alone and are not spread.
+    prediction = ping + profiling, in ms; the shortest one wins (Algorithm 1).
+
+    Further replicas of the service (same namespace and labels, strategies/shared/services.py) go to
+    the shortest prediction among the candidates without one. When each has one, Algorithm 1 as
+    printed takes the shortest of all, again and again (`replicas=minimum`, line 15), and the text
+    goes over the nodes again (`replicas=rounds`, Section 3.2: "second round"). In the paper's
+    experiments the two are the same, because four replicas on three nodes under the threshold are
+    one round and the first node again. `rounds` is the default: the text says it, blames several
+    replicas on one node for "traffic bottlenecks" (Section 5.1), and from the fifth replica on it
+    answers as soon or sooner (the experiment's rows "further replicas"). Pods without labels stand
+    alone and are not spread.
+
+    Replicas on one board share its cores: each takes one core, or the pod's CPU limit, and if they
+    take more than there are together, profiling grows in proportion (the part `sharing`).
+    `cores=apart` leaves it out, as Algorithm 1 does (line 3).
 
     This strategy's filter rejects nodes whose prediction exceeds `leadline.dev/response-time-ms`
     (lines 1-7). A pod without the annotation has no threshold.
@@ -81,10 +98,12 @@ class ResponseTime(Strategy):
     are none, the mean over all other nodes. Profiling is `leadline.dev/profile-ms`, by node or
     node class.
 
-    Unknown, never zero: a round trip that was not measured counts as the longest one measured in
-    the cluster, or as `unknown_rtt` if there is none; a node that is not in the profile counts as
-    the slowest that is; without a profile only the ping counts. With a threshold, a node with an
-    unknown value does not pass.
+    Unknown, never zero: without a threshold, of which the paper says nothing, a round trip and a
+    node that is not in the profile count as boards like it (strategies/shared/unknowns.py). With
+    `unknown=worst`, and where nothing is known of any, they count as the longest round trip
+    measured in the cluster, or as `unknown_rtt` if there is none, and as the slowest node of the
+    profile. Without a profile only the ping counts. With a threshold, a node with an unknown value
+    does not pass, because line 4 asks for a prediction below it.
     """
 
     name = "response-time"
@@ -93,79 +112,109 @@ class ResponseTime(Strategy):
     needs = ("rtt_ms",)
 
     unknown_rtt_ms: float = unknown_rtt_option()
+    unknown: str = unknown_option()
+    replicas: str = choice(
+        "rounds",
+        "minimum",
+        help="where replicas go once every node has one: round again, or as printed",
+    )
+    cores: str = choice("shared", "apart", help="whether replicas on one board share its cores")
 
     def filters(self) -> Mapping[str, Filter]:
         """The threshold (lines 4-6)."""
-        return {THRESHOLD: within_threshold}
+        return {THRESHOLD: self._within_threshold}
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The prediction for every candidate, in ms, and its parts."""
-        ping_ms = _ping_ms(view, pod)[candidates]
-        parts = {"ping_ms": longest_where_unknown_ms(ping_ms, view.links, self.unknown_rtt_ms)}
+        ping_ms, at_home = _ping_ms(view, pod)
+        ping = round_trips_ms(view, ping_ms, candidates, self.unknown, self.unknown_rtt_ms, at_home)
+        parts, notes = {"ping_ms": ping.values}, [ping]
+        replicas = _replicas(view, pod)[candidates]
         if pod.annotations.profile_ms:
-            profiling_ms = slowest_where_unknown_ms(view.table, pod.annotations.profile_ms)
-            parts["profiling_ms"] = profiling_ms[candidates]
+            profile = profiling_ms(view, pod.annotations.profile_ms, candidates, self.unknown)
+            notes.append(profile)
+            parts["profiling_ms"] = profile.values
+            sharing_ms = profile.values * self._sharing(view, pod)[candidates]
+            if sharing_ms.any():
+                parts["sharing_ms"] = sharing_ms
         prediction_ms: Floats = sum(parts.values(), np.zeros(candidates.size))
-        replicas = np.zeros(candidates.size, dtype=np.int64)
-        if wanted := service_of(pod):
-            replicas = replicas_per_node(view, wanted)[candidates]
 
         def why(at: int) -> str:
             terms = ", ".join(f"{part[:-3]} {column[at]:.1f}" for part, column in parts.items())
             text = f"{prediction_ms[at]:.1f} ms predicted ({terms})"
-            if not replicas.any():
+            text += "".join(each.note(at) for each in notes)
+            if not replicas.any() or at not in finalists:
                 return text
-            if at not in finalists:
-                return text
-            if replicas.all():
-                return f"{text}; every node that fits has a replica already"
-            return f"{text}, the least of the nodes without a replica"
+            if not replicas.all():
+                return f"{text}, the least of the nodes without a replica"
+            text += "; every node that fits has a replica already"
+            return text + (", and this one no more than others" if rounds else "")
+
+        rounds = self.replicas == "rounds"
+        choose = next_in_round if rounds else least_without_replica
 
         def among(at: Ints) -> Ints:
-            return at[least_without_replica(prediction_ms[at], replicas[at])]
+            return at[choose(prediction_ms[at], replicas[at])]
 
         finalists = among(np.arange(candidates.size))
-        rivals = (replicas == 0) | (replicas > 0).all()  # lines 8-19
-        scatter_ms = SCATTER_MS
-        return Scores(
-            candidates, prediction_ms, finalists, why, parts, scatter_ms, among, rivals=rivals
-        )
+        counted = replicas if rounds else np.minimum(replicas, 1)
+        leeway = Leeway(SCATTER_MS, among, rivals=counted == counted.min())  # lines 8-19
+        return Scores(candidates, prediction_ms, finalists, why, parts, leeway)
+
+    def _within_threshold(self, view: ClusterView, pod: Pod) -> FilterResult:
+        """Pass the nodes whose prediction is known and does not exceed
+        `leadline.dev/response-time-ms` (Algorithm 1, lines 1-7)."""
+        threshold_ms = pod.annotations.response_time_ms
+        if threshold_ms is None:
+            return FilterResult.all_pass(view)
+        if not pod.annotations.profile_ms:
+            return FilterResult.none_pass(
+                view,
+                "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
+                "or no response time can be predicted",
+            )
+        ping_ms, at_home = _ping_ms(view, pod)
+        ping_ms = np.where(at_home, 0.0, ping_ms)
+        work_ms = profiled_ms(view.table, pod.annotations.profile_ms)
+        work_ms *= 1 + self._sharing(view, pod)
+
+        def reason(i: int) -> str:
+            if np.isnan(ping_ms[i]):
+                return f"needs {threshold_ms:g} ms, its round trip is unknown"
+            if np.isnan(work_ms[i]):
+                return f"needs {threshold_ms:g} ms, the pod's profile does not name it"
+            return f"needs {threshold_ms:g} ms, predicted {ping_ms[i] + work_ms[i]:g}"
+
+        return FilterResult(ping_ms + work_ms <= threshold_ms, reason)
+
+    def _sharing(self, view: ClusterView, pod: Pod) -> Floats:
+        """The share of profiling that each node's replicas of the service add to it, with this one,
+        shape (n,): 0 while there is a core, or the pod's CPU limit, for each. The profile of a
+        board with less than that is what one replica alone takes there."""
+        replicas = _replicas(view, pod)
+        if self.cores == "apart" or not replicas.any():
+            return np.zeros(len(view))
+        # Of the board's cores, by one and by all of them.
+        alone = (pod.limits.get(CPU) or 1000) / np.maximum(view.table.allocatable(CPU), 1)
+        shared: Floats = np.maximum(alone * (replicas + 1), 1.0) / np.maximum(alone, 1.0) - 1
+        return shared
 
 
-def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes whose prediction is known and does not exceed `leadline.dev/response-time-ms`
-    (Algorithm 1, lines 1-7)."""
-    threshold_ms = pod.annotations.response_time_ms
-    if threshold_ms is None:
-        return FilterResult.all_pass(view)
-    if not pod.annotations.profile_ms:
-        return FilterResult.none_pass(
-            view,
-            "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
-            "or no response time can be predicted",
-        )
-    ping_ms = _ping_ms(view, pod)
-    profiling_ms = profiled_ms(view.table, pod.annotations.profile_ms)
-
-    def reason(i: int) -> str:
-        if np.isnan(ping_ms[i]):
-            return f"needs {threshold_ms:g} ms, its round trip is unknown"
-        if np.isnan(profiling_ms[i]):
-            return f"needs {threshold_ms:g} ms, the pod's profile does not name it"
-        return f"needs {threshold_ms:g} ms, predicted {ping_ms[i] + profiling_ms[i]:g}"
-
-    return FilterResult(ping_ms + profiling_ms <= threshold_ms, reason)
+def _replicas(view: ClusterView, pod: Pod) -> Ints:
+    """Of the pod's service on each node, shape (n,)."""
+    wanted = service_of(pod)
+    return np.zeros(len(view), np.int64) if wanted is None else replicas_per_node(view, wanted)
 
 
-def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
-    """Round trip from the gateway of the requests to each node, ms, NaN if not measured."""
+def _ping_ms(view: ClusterView, pod: Pod) -> tuple[Floats, Bools]:
+    """Round trip from the gateway of the requests to each node, ms, NaN if not measured, and the
+    nodes that are the gateway, shapes (n,)."""
     gateways = view.table.mask("masters", lambda node: node.is_control_plane)
     if (user := view.user_node(pod)) is not None:
-        ping_ms = view.links.rtt_ms_from(user)
-        ping_ms[user] = 0.0
-        return ping_ms
+        return view.links.rtt_ms_from(user), np.arange(len(view)) == user
     if not gateways.any():
-        return view.links.rtt_mean_and_deviation_ms(view.table.mask("all", lambda _: True))[0]
+        everyone = view.table.mask("all", lambda _: True)
+        return view.links.rtt_mean_and_deviation_ms(everyone)[0], gateways
     mean_ms = view.links.rtt_mean_and_deviation_ms(gateways)[0]
     alone = np.count_nonzero(gateways) == 1
-    return np.where(gateways, 0.0, mean_ms) if alone else mean_ms
+    return mean_ms, gateways if alone else np.zeros(len(view), np.bool_)

@@ -5,21 +5,34 @@ controller's monotonic clock.
 """
 
 from collections.abc import Callable, Mapping
+from math import inf, pi, sqrt
 
 import numpy as np
 
 from leadline_controller.framework.view import METRICS, Bools, Floats, Ints, NodeMetrics
-from leadline_controller.telemetry.bandwidth import LinkBandwidth
+from leadline_controller.telemetry.bandwidth_tests import AGREEING_SHARE
 from leadline_controller.telemetry.collectors import columns
+from leadline_controller.telemetry.link_bandwidth import LinkBandwidth
 
 LINK, USED = "link_mbps", "used_mbps"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
+# How many changes of a metric its mean change is of: a board's own, and those of all boards.
+_CHANGES, _ALL_CHANGES = 8, 64
+# A change counts as this many times the mean at most: it may be a pod that came.
+_MOST_CHANGE = 3.0
+# The mean change from one reading of the same to the next is 2 / sqrt(pi) standard deviations.
+_DEVIATIONS = sqrt(pi) / 2
 
 
 class BoardColumns:
     """A row for each board, its slot, and a column for each of `names`. values: NaN if unknown,
     shape (slots, columns). at_s: when each was measured, same shape. is_bound: whether the
-    bandwidth is a lower bound, shape (slots,). report_s, bandwidth_s: times to live."""
+    bandwidth is a lower bound, shape (slots,). report_s, bandwidth_s: times to live.
+
+    The error of a metric, a standard deviation, follows from its mean change from one report of the
+    board to the next, which a slow drift does not spoil (von Neumann's mean successive difference).
+    Of a bandwidth it is half of the share by which two tests of one link differ and still agree.
+    """
 
     def __init__(self, report_s: float, bandwidth_s: float) -> None:
         self.names = tuple(dict.fromkeys((*METRICS, *columns())))
@@ -28,6 +41,9 @@ class BoardColumns:
         self.at_s = np.full((64, len(self.names)), -np.inf)
         self.is_bound = np.zeros(64, dtype=np.bool_)
         self._is_host_limited = np.zeros(64, dtype=np.bool_)
+        # Mean change of each of METRICS, 0 if unknown: by board, shape (slots, m), and of all.
+        self._changes = np.zeros((64, len(METRICS)))
+        self._usual, self._counted = [0.0] * len(METRICS), [0] * len(METRICS)
         self._ttl_s = np.full(len(self.names), report_s)
         self._ttl_s[_BANDWIDTH] = bandwidth_s
         self._used_slots = 0
@@ -45,20 +61,28 @@ class BoardColumns:
             self.is_bound = np.concatenate((self.is_bound, np.zeros_like(self.is_bound)))
             limited = self._is_host_limited
             self._is_host_limited = np.concatenate((limited, np.zeros_like(limited)))
+            self._changes = np.concatenate((self._changes, np.zeros_like(self._changes)))
         return slot
 
-    def release(self, slot: int) -> None:
+    def free(self, slot: int) -> None:
         """Empty the slot of a board that is gone."""
-        self.values[slot], self.at_s[slot] = np.nan, -np.inf
+        self.values[slot], self.at_s[slot], self._changes[slot] = np.nan, -np.inf, 0.0
         self._free_slots.append(slot)
 
     def report(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
         """Store the values of a report. Those that it leaves out keep their older value and its
         age."""
         row, row_at_s = self.values[slot], self.at_s[slot]
+        before, own = row[: len(METRICS)].tolist(), self._changes[slot].tolist()
         for name, value in values.items():
             column = self._columns[name]
             row[column], row_at_s[column] = value, at_s
+            if column < len(METRICS) and before[column] == before[column]:
+                change = abs(value - before[column])
+                count = self._counted[column] = min(self._counted[column] + 1, _ALL_CHANGES)
+                usual = self._usual[column] = _mean(self._usual[column], change, count)
+                own[column] = _mean(own[column] or usual, change, _CHANGES)
+        self._changes[slot] = own
 
     def set_bandwidth(self, slot: int, known: LinkBandwidth | None) -> bool:
         """Store what is believed of a board's link now. Whether it is known and differs from
@@ -97,6 +121,7 @@ class BoardColumns:
     def node_metrics(self, slots: Ints, values: Floats) -> NodeMetrics:
         """The metrics of a view. values: as `fresh` returns them, for these slots."""
         at_s = self.at_s[slots][:, : len(METRICS)]
+        at_s[slots < 0] = -np.inf
         values.flags.writeable = at_s.flags.writeable = False  # views share them
         metrics = {name: values[:, at] for at, name in enumerate(METRICS)}
         most_mbps = values[:, _BANDWIDTH].copy()
@@ -106,9 +131,18 @@ class BoardColumns:
         most_mbps.flags.writeable = False
         host_limited = self._is_host_limited[slots] & ~np.isnan(most_mbps)
         host_limited.flags.writeable = False
+        errors = _DEVIATIONS * self._changes[slots]
+        errors[:, _BANDWIDTH] = (1 - AGREEING_SHARE) / 2 * np.nan_to_num(most_mbps)
+        errors.flags.writeable = False
         return NodeMetrics(
             **metrics,
             measured_at_s=at_s,
             bandwidth_most_mbps=most_mbps,
             bandwidth_host_limited=host_limited,
+            errors=errors,
         )
+
+
+def _mean(before: float, change: float, count: int) -> float:
+    """The mean of about the `count` newest changes, after one more."""
+    return before + (min(change, _MOST_CHANGE * before or inf) - before) / count

@@ -51,10 +51,10 @@ _AGREEING_DEVIATIONS = 3.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coordinates:
-    """positions: ms, shape (n, DIMENSIONS). heights: ms, shape (n,); NaN without a measurement."""
+    """Where n nodes are in a space of round trips."""
 
-    positions: Floats
-    heights: Floats
+    positions: Floats  # ms, shape (n, DIMENSIONS)
+    heights: Floats  # ms, shape (n,); NaN without a measurement
 
     def rtt_ms_from(self, node: int) -> Floats:
         """The modelled round trips from `node`, ms, shape (n,)."""
@@ -170,14 +170,11 @@ class Trials:
 
 @dataclass(frozen=True, eq=False)
 class RttEstimates:
-    """Estimates of the round trips between `names`, from m measured pairs.
-
-    ends: shape (m, 2), indexes into names. rtt_ms: shape (m,).
-    """
+    """Estimates of the round trips between `names`, from m measured pairs."""
 
     names: tuple[str, ...]
-    ends: Ints
-    rtt_ms: Floats
+    ends: Ints  # shape (m, 2), indexes into names
+    rtt_ms: Floats  # shape (m,)
     coordinates: Coordinates
     trials: Trials
     _rows: dict[int, tuple[Floats, NDArray[np.bool_]]] = field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from math import inf
@@ -12,8 +11,9 @@ from leadline_wire import topics
 from leadline_wire.codec import MessageError, decode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import decode as decode_report
+from leadline_controller.telemetry.collectors import printable
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 NOT_LEASED = "not_leased"
 OVER_LEASE = "over_lease"
 TOO_OFTEN = "too_often"
-# Many broken agents must not fill the journal.
-_LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
 # Five of each of 5,000 nodes. Clients of the broker may invent more.
 _TOPICS_KEPT = 25_000
 _SHORT = 120
@@ -82,7 +80,6 @@ class TelemetryIngestor:
         self._leases = leases
         # Clients of the broker may invent topics, so the cache is bounded.
         self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
-        self._failed_tests: Counter[str] = Counter()
         self._excused: set[tuple[str, str]] = set()  # the last round's losses, by a test
         self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, Stamp], None]] = {
             topics.Kind.BIRTH: self._birth,
@@ -125,22 +122,19 @@ class TelemetryIngestor:
         return topic
 
     def _refuse(self, kind: str, topic: str, reason: str) -> None:
-        count = self._state.count_refusal(kind)
-        if _is_worth_a_line(count):
-            log.warning(
-                "refused a message on %.120r (%d of this kind): %.200s", topic, count, reason
-            )
+        self._state.count_refusal(kind)
+        log.warning("refused a message on %.120r: %.200s", topic, reason)
 
     def _birth(self, topic: topics.Topic, message: pb.Birth, stamp: Stamp) -> None:
         agent = Agent(
             node=topic.node,
-            version=_printable(message.agent_version),
-            hardware_model=_printable(message.hardware_model),
-            address=_printable(message.address),
-            probes=tuple(_printable(probe) for probe in message.probes[:16]),
+            version=printable(message.agent_version),
+            hardware_model=printable(message.hardware_model),
+            address=printable(message.address),
+            probes=tuple(printable(probe) for probe in message.probes[:16]),
             dropped_messages=message.dropped_messages,
-            architecture=_printable(message.architecture),
-            kernel=_printable(message.kernel),
+            architecture=printable(message.architecture),
+            kernel=printable(message.kernel),
             cores=message.cores,
             memory_bytes=message.memory_bytes,
             interval_s=message.interval_s,
@@ -201,7 +195,11 @@ class TelemetryIngestor:
             return
         if self._state.bandwidth_report(node, stamp):
             if message.outcome != pb.BandwidthReport.DONE:
-                self._log_failed_test(node, message)
+                log.info(
+                    "bandwidth test %.40r of %s with %.80r: %s: %.120r",
+                    *(message.lease_id, node, message.peer, _OUTCOMES.get(message.outcome, "?")),
+                    message.detail,
+                )
             test = self._leases.on_bandwidth(node, message, stamp.measured_s)
             if test is not None:
                 self._state.bandwidth(test)
@@ -210,16 +208,6 @@ class TelemetryIngestor:
         """Refuse a result without a lease; record its number, so that it is not lost."""
         if self._state.count_refused_sequence(topic.node, stamp):
             self._refuse(kind, str(topic), _REFUSALS[kind])
-
-    def _log_failed_test(self, node: str, message: pb.BandwidthReport) -> None:
-        outcome = _OUTCOMES.get(message.outcome, "outcome_unknown")
-        self._failed_tests[outcome] += 1
-        if _is_worth_a_line(self._failed_tests[outcome]):
-            log.info(
-                "bandwidth test %.40r of %s with %.80r: %s (%d so far): %.120r",
-                *(message.lease_id, node, message.peer, outcome, self._failed_tests[outcome]),
-                message.detail,
-            )
 
 
 _REFUSALS = {
@@ -230,23 +218,11 @@ _REFUSALS = {
 _OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome.items()}
 
 
-def _is_worth_a_line(count: int) -> bool:
-    """The first few, then 1000, 2000, ..., 10,000, 20,000, ...: nine lines per power of ten."""
-    if count < _LOGGED_FROM:
-        return count <= _LOGGED_PER_KIND
-    return set(str(count)[1:]) <= {"0"}
-
-
 def _round_of(peer: pb.Rtt) -> PingRound:
     if not peer.HasField("rtt_ms"):
         return PingRound(None, min(peer.sent, _MAX_PINGS), 0)
     sent = min(max(peer.sent, 1), _MAX_PINGS)
     return PingRound(peer.rtt_ms, sent, min(max(peer.received, 1), sent))
-
-
-def _printable(text: str) -> str:
-    """The text, short and without control characters."""
-    return "".join(each for each in text[:_SHORT] if each.isprintable())
 
 
 def _stamp(

@@ -16,11 +16,11 @@ import numpy as np
 from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, NodeTable
 from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.jumps import Jumps
-from leadline_controller.telemetry.link_readings import (
+from leadline_controller.telemetry.link_status import (
     STALE_SHARE,
-    LinkReading,
+    LinkStatus,
     Pair,
-    PairReading,
+    PairTable,
     add_estimates,
     measured,
     pair_of,
@@ -153,13 +153,13 @@ class LinkState:
         estimated_from: Iterable[str] = (),
         node: str | None = None,
         pairs: Set[tuple[str, str]] | None = None,
-    ) -> Callable[[], list[LinkReading]]:
+    ) -> Callable[[], list[LinkStatus]]:
         """Every pair with a value that is known now, of `node` alone if there is one, or these
         sorted `pairs`, of which the unmeasured ones are estimated; values that are too old are
         None.
 
         estimated_from: the nodes whose unmeasured round trips are estimated, without an age.
-        The readings of many pairs take up to a second to make. So this copies what they need, and
+        The status of many pairs takes up to a second to make. So this copies what they need, and
         the function that it returns makes them, without the lock.
         """
         rows: Ints = np.flatnonzero(self._has_rtt(now_s) | self._is_unreachable(now_s))
@@ -184,19 +184,19 @@ class LinkState:
         ]
         noise, estimates = self._noise(), self._estimates
 
-        def readings() -> list[LinkReading]:
+        def statuses() -> list[LinkStatus]:
             found = {}
             columns = (each.tolist() for each in (ends, paths, values_ms, is_flapping))
             for (one, other), fields, rtt_ms, flaps in zip(*columns, strict=True):
                 path = Path._make(fields)
                 age = (now_s - path.at_s) / self._rtt_ttl_s
-                bare = LinkReading(names[one], names[other], flapping=flaps)
+                bare = LinkStatus(names[one], names[other], flapping=flaps)
                 found[bare.a, bare.b] = measured(bare, path, rtt_ms, noise, age)
             for a, b, rtt_ms, at_s in bounds:
-                found[a, b] = LinkReading(a, b, rtt_ms, at_s, "mqtt", "measured", rtt_ms)
+                found[a, b] = LinkStatus(a, b, rtt_ms, at_s, "mqtt", "measured", rtt_ms)
             for pair, test in tests:
                 found[pair] = replace(
-                    found.get(pair, LinkReading(*pair)),
+                    found.get(pair, LinkStatus(*pair)),
                     bandwidth_mbps=test.mbps,
                     bandwidth_at_s=test.at_s,
                     lower_bound=test.lower_bound,
@@ -209,7 +209,7 @@ class LinkState:
                     add_estimates(estimates, a, found, b)
             return list(found.values())
 
-        return readings
+        return statuses
 
     def _noise(self) -> float:
         """The relative deviation of 90 % of the rounds from the median of their pair."""
@@ -231,7 +231,7 @@ class LinkState:
         noise = _MEDIAN_SHARE * float(np.quantile(self._deviations, _STANDARD))
         return estimates.smoothed(self._places(estimates)[self._ends[rows]], rtt_ms, noise)
 
-    def pairs(self, now_s: float, *, by_broker: bool) -> PairReading:
+    def pairs(self, now_s: float, *, by_broker: bool) -> PairTable:
         """What `fresh` reads, in columns. by_broker: with the pairs of which only the way over the
         broker is known."""
         is_lost = self._is_unreachable(now_s)
@@ -243,7 +243,7 @@ class LinkState:
         with np.errstate(invalid="ignore"):  # no packet was sent
             loss = np.where(is_lost, 1.0, 1 - paths["received"] / paths["sent"])
         tests = sorted((-test.at_s, pair, test.mbps) for pair, test in self.tests.fresh(now_s))
-        pairs = PairReading(
+        pairs = PairTable(
             names=tuple(self._numbers),
             ends=self._ends[rows],
             rtt_ms=np.where(is_lost, np.inf, rtt_ms),

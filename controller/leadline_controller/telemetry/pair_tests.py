@@ -5,19 +5,18 @@ controller's monotonic clock."""
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from leadline_controller.telemetry.link_readings import Pair, pair_of
+from leadline_controller.telemetry.link_status import Pair, pair_of
 
 _MOST = 200_000
 
 
 class PairTest(NamedTuple):
-    """A result. lower_bound: the pair can do at least this. is_host_limited: a board was held
-    back."""
+    """A result."""
 
     mbps: float
     at_s: float
-    lower_bound: bool
-    is_host_limited: bool
+    lower_bound: bool  # the pair can do at least this
+    is_host_limited: bool  # a board was held back
 
 
 class PairTests:
@@ -41,12 +40,6 @@ class PairTests:
         return (
             (pair, test) for pair, test in self._tests.items() if now_s - test.at_s <= self._ttl_s
         )
-
-    def is_host_limited(self, a: str, b: str, now_s: float) -> bool:
-        """Whether a board was held back in the last test of this pair; false if its result is
-        unknown by now."""
-        test = self._tests.get(pair_of(a, b))
-        return test is not None and now_s - test.at_s <= self._ttl_s and test.is_host_limited
 
     def drop_old(self, now_s: float) -> None:
         """Remove what is too old."""

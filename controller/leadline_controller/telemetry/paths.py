@@ -30,36 +30,33 @@ LEAST_RTT_MS = 0.001  # of a relative error of zero nothing can be said
 
 
 class PingRound(NamedTuple):
-    """One round of pings to a peer. rtt_ms: the median of its replies, None without one."""
+    """One round of pings to a peer."""
 
-    rtt_ms: float | None
+    rtt_ms: float | None  # the median of its replies, None without one
     sent: int = 1
     received: int = 1
 
 
 class Path(NamedTuple):
-    """The rounds of pings between two nodes, from either end.
+    """The rounds of pings between two nodes, from either end."""
 
-    rtt_ms: median of the last three rounds. at_s, lost_at_s: when the last round with, and without,
-    replies was. older_ms, middle_ms, newest_ms: the rounds; NaN where there was none. lost_rounds:
-    the last ones in a row. sent, received: packets, the older ones with less weight. penalty: for
-    changes, as of penalty_at_s. higher_ms: the higher one of the last two levels.
-    """
-
-    rtt_ms: float = nan
+    rtt_ms: float = nan  # median of the last three rounds
+    # at_s, lost_at_s: when the last round with, and without, replies was.
     at_s: float = -np.inf
+    # older_ms, middle_ms, newest_ms: the rounds; NaN where there was none.
     older_ms: float = nan
     middle_ms: float = nan
     newest_ms: float = nan
     jitter_ms: float = nan
     lost_at_s: float = -np.inf
-    lost_rounds: int = 0
+    lost_rounds: int = 0  # the last ones in a row
+    # sent, received: packets, the older ones with less weight.
     sent: float = 0.0
     received: float = 0.0
-    penalty: float = 0.0
+    penalty: float = 0.0  # for changes, as of penalty_at_s
     penalty_at_s: float = 0.0
     is_flapping: bool = False
-    higher_ms: float = nan
+    higher_ms: float = nan  # the higher one of the last two levels
 
     @property
     def is_unconfirmed(self) -> bool:

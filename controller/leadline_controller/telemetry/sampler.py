@@ -67,7 +67,7 @@ class Sampler:
                 if ended:
                     self._start_block()
             self._minute = minute
-            self._read_boards()
+            self._read_boards(now_s)
             self._now_s = now_s
             return due
 
@@ -89,8 +89,10 @@ class Sampler:
             self._end_minute(self._now_s)
             return list(self._blocks())
 
-    def _read_boards(self) -> None:
-        names, columns, values, at_s = self._telemetry.table()
+    def _read_boards(self, now_s: float) -> None:
+        boards = self._telemetry.boards(now_s)
+        names, columns, at_s = boards.names, tuple(boards.columns), boards.at_s
+        values = np.stack(tuple(boards.columns.values()), axis=1)
         if columns != self._columns:
             self._columns = columns
             self._clear()

@@ -15,18 +15,15 @@ _MOST_LOST = 2**63  # sequences are the sender's to choose
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The identity of a message and its time of measurement.
-
-    measured_boot_ms: on the board's clock since boot. measured_s: on the controller's clock; minus
-    infinity when unknown, as the board has booted since. retained: a copy that the broker retained.
-    """
+    """The identity of a message and its time of measurement."""
 
     boot_id: bytes
     session: int
     sequence: int
-    measured_boot_ms: int
+    measured_boot_ms: int  # on the board's clock since boot
+    # On the controller's clock; minus infinity when unknown, as the board has booted since.
     measured_s: float = 0.0
-    retained: bool = False
+    retained: bool = False  # a copy that the broker retained
 
     @property
     def is_dated(self) -> bool:
@@ -51,9 +48,9 @@ class _Session:
 
 @dataclass(slots=True)
 class SequenceTracker:
-    """The sessions of one agent. lost: messages missing in the sequences."""
+    """The sessions of one agent."""
 
-    lost: int = 0
+    lost: int = 0  # messages missing in the sequences
     _current: tuple[bytes, int] | None = None
     _newest_boot_ms: int = 0
     _sessions: dict[tuple[bytes, int], _Session] = field(default_factory=dict)

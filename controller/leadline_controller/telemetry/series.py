@@ -17,17 +17,17 @@ from leadline_controller.framework.view import Bools, Floats, Ints
 
 
 class SeriesKey(NamedTuple):
-    """A metric with its unit, such as "cpu_percent"; peer: the other node of "rtt_ms", else ""."""
+    """A metric with its unit, such as "cpu_percent"."""
 
     name: str
-    peer: str = ""
+    peer: str = ""  # the other node of "rtt_ms", else ""
 
 
 class Resolution(NamedTuple):
-    """step_s: seconds of a point. points: of a block."""
+    """How finely a series is kept."""
 
-    step_s: int
-    points: int
+    step_s: int  # of a point
+    points: int  # of a block
 
     @property
     def block_s(self) -> int:
@@ -54,12 +54,12 @@ _DICTIONARY = b"\0".join(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Series of a board from `start_s` on, a multiple of the resolution's block_s. points: of each
-    series, shape (series, points, 3) with MEAN, LEAST and MOST; NaN where unknown."""
+    """Series of a board from `start_s` on, a multiple of the resolution's block_s."""
 
     resolution: Resolution
     start_s: int
     keys: tuple[SeriesKey, ...]
+    # Of each series, shape (series, points, 3) with MEAN, LEAST and MOST; NaN where unknown.
     points: Floats
 
     def merged(self, newer: "Block") -> "Block":

@@ -1,6 +1,6 @@
 """The controller's MQTT session: subscribes to telemetry, publishes leases, and carries what a
-companion publishes and reads. One session for all, because a broker may allow only one connection
-for each certificate.
+topic handler publishes and reads. One session for all, because a broker may allow only one
+connection for each certificate.
 
 paho's network thread also ingests the messages, so that a flood of reports never delays the event
 loop, which decides.
@@ -21,19 +21,22 @@ from typing import Any, Protocol
 from leadline_wire import topics
 from leadline_wire.broker_limits import MQTT_DEFAULTS, BrokerLimits, publish_bytes
 from leadline_wire.codec import MAX_BYTES, encode
+from leadline_wire.paho_properties import KEEPALIVE_S, mend
 from leadline_wire.v1 import telemetry_pb2 as pb
-from paho.mqtt.client import Client, DisconnectFlags
+from paho.mqtt import properties as paho_s_properties
+from paho.mqtt.client import Client, DisconnectFlags, MQTTMessage, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from leadline_controller.parsing.settings import REQUIRED, readable_file, setting
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.reader import PublishProperties, ReadingClient
 
 log = logging.getLogger(__name__)
 
-_KEEPALIVE_S = 30
+mend(paho_s_properties)
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 1, 15  # without jitter, as there is one controller
 # Twice the valid size, so that an oversized message is counted. The broker drops larger ones.
 _MAX_PACKET_BYTES = 2 * MAX_BYTES
@@ -48,6 +51,7 @@ _PING_TOPIC = "leadline/ping"
 # up to a minute, and longer while leases are sent.
 SILENT_S = 15.0
 _PROMPT_S = 7.5  # a ping without an answer
+_PROTOCOL_ERROR = 0x82
 _STABLE_S = 30.0  # after a longer session, what was learned of the broker may be outdated
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
@@ -57,11 +61,15 @@ _KINDS = (*_RETAINED, topics.Kind.REPORT, topics.Kind.RTT, topics.Kind.BANDWIDTH
 
 @dataclass(frozen=True, slots=True)
 class BrokerTls:
-    """PEM files: the broker's authority, and our certificate and key."""
+    """PEM files."""
 
-    ca_file: Path
-    cert_file: Path
-    key_file: Path
+    ca_file: Path = setting(
+        REQUIRED,
+        "the broker's authority; all three are required unless the broker is this machine",
+        read=readable_file,
+    )
+    cert_file: Path = setting(REQUIRED, "the controller's certificate", read=readable_file)
+    key_file: Path = setting(REQUIRED, "its key, without a passphrase", read=readable_file)
 
     def context(self) -> ssl.SSLContext:
         """A context that trusts this authority only and checks the broker's name. Raises OSError
@@ -89,34 +97,29 @@ class BrokerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerReading:
-    """How the session is. since_s: when it began or ended; heard_s: when the last byte came; both
-    on the session's clock. rtt_ms: the last round trip to the broker. why: there is no session.
-    refused: the kinds of messages that the broker does not let us read. limits: what else it does
-    not allow, a phrase each."""
+class BrokerStatus:
+    """How the session is."""
 
     address: str
     connected: bool
-    since_s: float
-    heard_s: float | None = None
-    rtt_ms: float | None = None
-    why: str = ""
-    refused: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ()
+    since_s: float  # when it began or ended, on the session's clock
+    heard_s: float | None = None  # when the last packet came, on that clock
+    rtt_ms: float | None = None  # the last round trip to the broker
+    why: str = ""  # there is no session, "" while there is one
+    refused: tuple[str, ...] = ()  # the kinds of messages that the broker does not let us read
+    limits: tuple[str, ...] = ()  # what else it does not allow, a phrase each
 
     def answers(self, now_s: float) -> bool:
         """Whether there is a session, and the broker is not silent in it."""
         return self.connected and self.heard_s is not None and now_s - self.heard_s < SILENT_S
 
 
-class Companion(Protocol):
-    """Uses the session for topics that are not the telemetry's. The network thread calls it.
+class TopicHandler(Protocol):
+    """Uses the session for topics that are not the telemetry's. The network thread calls it."""
 
-    filters: what it subscribes to. will: the topic and the payload that the broker retains when
-    this session ends without a DISCONNECT; None without one.
-    """
-
-    filters: Sequence[str]
+    filters: Sequence[str]  # what it subscribes to
+    # The topic and the payload that the broker retains when this session ends without a DISCONNECT;
+    # None without one.
     will: tuple[str, bytes] | None
 
     def connected(self) -> None:
@@ -128,8 +131,42 @@ class Companion(Protocol):
         ...
 
 
+class _Client(Client):
+    """paho's client, which tells whether its thread runs, and of the last attempt to connect when
+    it began and why it failed."""
+
+    def __init__(self, client_id: str, now_s: Callable[[], float]) -> None:
+        super().__init__(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=MQTTv5)
+        self._now_s = now_s
+        self.begun_s, self.failure, self.is_running = now_s(), "", False
+
+    def loop_start(self) -> MQTTErrorCode:
+        """Start the thread."""
+        self.is_running = True
+        return super().loop_start()
+
+    def loop_forever(
+        self, timeout: float = 1.0, retry_first_connection: bool = False
+    ) -> MQTTErrorCode:
+        """The body of the thread."""
+        try:
+            return super().loop_forever(timeout, retry_first_connection)
+        finally:
+            self.is_running = False
+
+    def reconnect(self) -> MQTTErrorCode:
+        """Connect. Raises OSError."""
+        self.begun_s = self._now_s()
+        try:
+            return super().reconnect()
+        except (OSError, ValueError) as error:  # ValueError: an invalid host name
+            why = getattr(error, "verify_message", "") or getattr(error, "strerror", "")
+            self.failure = why or str(error)
+            raise OSError(self.failure) from error
+
+
 class BrokerSession:
-    """Connects, reconnects, and passes messages to the ingestor, or to the companion. Call `check`
+    """Connects, reconnects, and passes messages to the ingestor, or to the handler. Call `check`
     twice a second."""
 
     def __init__(
@@ -137,13 +174,13 @@ class BrokerSession:
         settings: BrokerSettings,
         ingestor: TelemetryIngestor,
         now_s: Callable[[], float] = time.monotonic,
-        companion: Companion | None = None,
+        handler: TopicHandler | None = None,
     ) -> None:
         self._settings = settings
         self._broker = f"{settings.host}:{settings.port}"
         self._ingestor = ingestor
-        self._companion = companion
-        self._companions_number: int | None = None  # of its SUBSCRIBE
+        self._handler = handler
+        self._handlers_number: int | None = None  # of its SUBSCRIBE
         self._is_denied_logged = False
         self._now_s = now_s
         self._stopping = False
@@ -151,6 +188,7 @@ class BrokerSession:
         self._has_session = self._is_refused = False
         self._is_left = False  # because the broker was silent; what came may still be unread
         self._since_s = now_s()
+        self._heard_s: float | None = None
         self._why = "it has not answered yet"
         self._refused: tuple[str, ...] = ()
         self._limits = self._learned = MQTT_DEFAULTS
@@ -159,15 +197,16 @@ class BrokerSession:
         self._ping: tuple[int | None, float] = (None, -math.inf)
         self._checked_s = self._awake_s = -math.inf
         self._rtt_ms: float | None = None
-        client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES, now_s)
+        client = _Client(settings.client_id, now_s)
         client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
         client.on_connect = self._connected
         client.on_connect_fail = lambda *_: self._log_down(client.failure)
         client.on_disconnect = self._disconnected
         client.on_subscribe = self._subscribed
         client.on_unsubscribe = self._unsubscribed
+        client.on_message = self._message
         client.max_inflight_messages_set(1)  # the least that a broker may allow
-        if companion is not None:
+        if handler is not None:
             client.on_publish = self._published
         if settings.tls is not None:
             client.tls_set_context(settings.tls.context())
@@ -186,7 +225,7 @@ class BrokerSession:
         self._client.connect_async(
             self._settings.host,
             self._settings.port,
-            _KEEPALIVE_S,
+            KEEPALIVE_S,
             clean_start=True,
             properties=properties,
         )
@@ -194,30 +233,29 @@ class BrokerSession:
 
     def is_running(self) -> bool:
         """Whether the network thread is running. It is never restarted."""
-        return self._client.is_running()
+        return self._client.is_running
 
     def is_prompt(self) -> bool:
         """Whether there is a session, and the broker answered of late: what is sent to one that
         hangs may arrive at any time."""
-        heard_s = self._client.heard_s
         return (
             self._client.is_connected()
-            and heard_s is not None
-            and self._now_s() - heard_s < _PROMPT_S
+            and self._heard_s is not None
+            and self._now_s() - self._heard_s < _PROMPT_S
         )
 
     def is_connected(self) -> bool:
         """Whether the broker takes leases now."""
         return self._client.is_connected()
 
-    def reading(self) -> BrokerReading:
+    def status(self) -> BrokerStatus:
         """How the session is now."""
         connected = self._client.is_connected()
-        return BrokerReading(
+        return BrokerStatus(
             address=self._broker,
             connected=connected,
             since_s=self._since_s,
-            heard_s=self._client.heard_s,
+            heard_s=self._heard_s,
             rtt_ms=self._rtt_ms if connected else None,
             why="" if connected else self._why,
             refused=self._refused,
@@ -233,7 +271,7 @@ class BrokerSession:
         self._checked_s = now_s
         if not isinstance(connection, socket.socket) or not self._client.is_connected():
             return
-        if now_s - max(self._since_s, self._client.heard_s or -math.inf, self._awake_s) >= SILENT_S:
+        if now_s - max(self._since_s, self._heard_s or -math.inf, self._awake_s) >= SILENT_S:
             self._is_left = True
             with suppress(OSError):  # the network thread sees it end, and connects again
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
@@ -256,7 +294,7 @@ class BrokerSession:
         topic = topics.topic(self._settings.cluster, lease.node, topics.Kind.LEASE)
         self._publish(topic, encode(lease), how, self._lease_properties)
 
-    def keep(self, topic: str, payload: bytes, expiry_s: int | None = None, qos: int = 0) -> None:
+    def retain(self, topic: str, payload: bytes, expiry_s: int | None = None, qos: int = 0) -> None:
         """Publish a message that the broker retains if it can, for `expiry_s` if that is set; an
         empty one removes what it retains. Without a connection it is dropped. With QoS 1 the log
         tells when the broker refuses it."""
@@ -300,9 +338,9 @@ class BrokerSession:
 
     def _set_will(self) -> None:
         """Set what the broker publishes when the next session breaks, as it allows it."""
-        if self._companion is not None and self._companion.will is not None:
+        if self._handler is not None and self._handler.will is not None:
             how = self._limits.within(self._learned).delivery(topics.Delivery(0, retain=True))
-            self._client.will_set(*self._companion.will, how.qos, how.retain)
+            self._client.will_set(*self._handler.will, how.qos, how.retain)
 
     def _limitations(self) -> tuple[str, ...]:
         found = self._limits.shortcomings()
@@ -330,10 +368,10 @@ class BrokerSession:
         self._limits = BrokerLimits.of(properties).within(self._learned)
         self._set_will()
         self._largest_bytes = 0
-        client._keepalive = self._limits.client_keepalive_s(_KEEPALIVE_S)
         self._is_down_logged, self._is_denied_logged, self._has_session = False, False, True
         self._is_left = False
-        self._since_s, self._rtt_ms, self._ping = self._now_s(), None, (None, -math.inf)
+        self._since_s = self._heard_s = self._now_s()
+        self._rtt_ms, self._ping = None, (None, -math.inf)
         log.info("connected to the broker at %s", self._broker)
         for shortcoming in self._limits.shortcomings():
             log.warning("the broker at %s: %s", self._broker, shortcoming)
@@ -344,11 +382,11 @@ class BrokerSession:
         client.subscribe(
             [(topics.subscription(self._settings.cluster, kind), options) for kind in _KINDS]
         )
-        if self._companion is not None:
-            self._companion.connected()
+        if self._handler is not None:
+            self._handler.connected()
             others = SubscribeOptions(qos=_QOS, noLocal=True)
-            _, self._companions_number = client.subscribe(
-                [(each, others) for each in self._companion.filters]
+            _, self._handlers_number = client.subscribe(
+                [(each, others) for each in self._handler.filters]
             )
 
     def _disconnected(
@@ -364,18 +402,20 @@ class BrokerSession:
         if told:
             self._learned = self._learned.after(reason.value, 1, self._largest_bytes)
             self._set_will()
-        heard_s = max(self._client.begun_s, self._client.heard_s or -math.inf)
+        heard_s = max(self._client.begun_s, self._heard_s or -math.inf)
         silent = is_left or now_s - heard_s >= SILENT_S
         lost = f"it did not answer for {SILENT_S:g} s" if silent else "the connection was lost"
-        lost = self._client.unread or lost
+        if reason.value == _PROTOCOL_ERROR:
+            lost = "a packet of it cannot be read"
         if had_session:  # else an attempt to begin one failed
             self._since_s = now_s
         self._log_down(str(reason) if told else lost)
 
     def _unsubscribed(self, _: Client, __: Any, number: int, *___: Any) -> None:
+        self._heard_s = self._now_s()
         asked, at_s = self._ping
         if number == asked:
-            self._rtt_ms = 1000 * (self._now_s() - at_s)
+            self._rtt_ms = 1000 * (self._heard_s - at_s)
 
     def _published(self, _: Client, __: Any, ___: int, reason: ReasonCode, *____: Any) -> None:
         if reason.is_failure and not self._is_denied_logged:
@@ -386,8 +426,8 @@ class BrokerSession:
     def _subscribed(
         self, _: Client, __: Any, number: int, reasons: list[ReasonCode], *____: Any
     ) -> None:
-        if self._companion is not None and number == self._companions_number:
-            for each, reason in zip(self._companion.filters, reasons, strict=False):
+        if self._handler is not None and number == self._handlers_number:
+            for each, reason in zip(self._handler.filters, reasons, strict=False):
                 if reason.is_failure:
                     line = "the broker at %s does not let us read %s; allow it in its ACL"
                     log.warning(line, self._broker, each)
@@ -403,20 +443,24 @@ class BrokerSession:
                 *(self._broker, ", ".join(refused), self._settings.cluster),
             )
 
-    def _message(
-        self, topic: str, payload: bytes, properties: PublishProperties, retained: bool
-    ) -> None:
-        if self._companion is not None and not topic.startswith(_TELEMETRY):
-            self._companion.received(topic, payload, retained=retained)
+    def _message(self, _: Client, __: Any, message: MQTTMessage) -> None:
+        self._heard_s = now_s = self._now_s()
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:  # the ingestor refuses and counts it
+            topic = "\N{REPLACEMENT CHARACTER}"
+        payload, retained = bytes(message.payload), message.retain
+        if self._handler is not None and not topic.startswith(_TELEMETRY):
+            self._handler.received(topic, payload, retained=retained)
             return
-        left_s = properties.expiry_left_s
+        pairs = getattr(message.properties, "UserProperty", ())
+        schema = next((value for name, value in pairs if name == topics.SCHEMA_PROPERTY), None)
+        left_s: int | None = getattr(message.properties, "MessageExpiryInterval", None)
         if left_s is None:
             held_s = math.inf if retained else 0.0  # at the broker
         else:
             held_s = max(0, _EXPIRY_S.get(topic.rpartition("/")[2], left_s) - left_s)
-        self._ingestor.ingest(
-            topic, payload, properties.schema, self._now_s() - held_s, retained=retained
-        )
+        self._ingestor.ingest(topic, payload, schema, now_s - held_s, retained=retained)
 
 
 _EXPIRY_S = {

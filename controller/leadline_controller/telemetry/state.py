@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline_controller.framework.view import LinkTable, NodeMetrics, NodeTable
-from leadline_controller.telemetry.bandwidth import PULLS, BandwidthTest, NodeBandwidths, NodeLink
+from leadline_controller.parsing.settings import setting
+from leadline_controller.telemetry.bandwidth import NodeBandwidths
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.board_columns import LINK, USED, BoardColumns
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import estimate
-from leadline_controller.telemetry.link_readings import LinkReading, PairReading
+from leadline_controller.telemetry.link_bandwidth import PULLS, NodeLink
+from leadline_controller.telemetry.link_status import LinkStatus, PairTable
 from leadline_controller.telemetry.links import LinkState
 from leadline_controller.telemetry.pair_tests import PairTest
 from leadline_controller.telemetry.paths import PingRound
@@ -38,6 +41,7 @@ _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S, _DROP_EVERY_S = 10.0, 60.0
 _TOO_MANY_PAIRS = "too_many_pairs"
 _LEFT_OUT_S = 300.0  # after its last contradiction
+_INTERVAL_S = 10.0  # between reports, if the agent has not said
 BROKER = "@broker"
 ROUND_TRIPS, BANDWIDTHS = "round trips", "bandwidths"
 # The metrics of more nodes are renewed ten times a second at most, as one of them reports before
@@ -49,14 +53,14 @@ _FEW_NODES, _RENEWALS_PER_S = 500, 10
 class TimesToLive:
     """Seconds after which a value is unknown again."""
 
-    report_s: float = 60.0
-    rtt_s: float = 600.0
-    bandwidth_s: float = 1800.0
+    report_s: float = setting(60.0, "a report older than this is unknown again")
+    rtt_s: float = setting(600.0, "the same of a round trip")
+    bandwidth_s: float = setting(1800.0, "the same of a bandwidth")
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent's birth and status. None, empty and 0 are unknown. interval_s: between reports."""
+    """An agent's birth and status. None, empty and 0 are unknown."""
 
     node: str
     online: bool | None = None
@@ -69,21 +73,35 @@ class Agent:
     kernel: str = ""
     cores: int = 0
     memory_bytes: int = 0
-    interval_s: int = 0
+    interval_s: int = 0  # between reports
+
+
+class Board(NamedTuple):
+    """What is known of one board."""
+
+    agent: Agent
+    report: BoardReading | None = None  # the newest one, None if it is too old
+    age_s: float | None = None  # of the newest report, None without one
+    clock_ahead_s: float | None = None  # by how much the board's wall clock was ahead of ours in it
+    lost: int = 0  # lost messages
+    # Metric -> (value, age in seconds), without those that are too old.
+    values: Mapping[str, tuple[float, float]] = {}
+    is_bound: bool = False  # whether the bandwidth is a lower bound
 
 
 class BoardTable(NamedTuple):
-    """What is known of n boards. readings: the newest reports, None where too old. report_age_s:
-    infinite without a report, shape (n,). lost: messages. is_bound: whether the bandwidth is a
-    lower bound, shape (n,). columns: name -> values, shape (n,), NaN where unknown or too old."""
+    """What is known of n boards, as `Board` has it."""
 
     names: Sequence[str]
     agents: Sequence[Agent]
-    readings: Sequence[BoardReading | None]
-    report_age_s: NDArray[np.float64]
+    reports: Sequence[BoardReading | None]
+    age_s: NDArray[np.float64]  # infinite without a report, shape (n,)
     lost: Sequence[int]
     is_bound: NDArray[np.bool_]
+    # Name -> values, shape (n,), NaN where unknown or too old.
     columns: Mapping[str, NDArray[np.float64]]
+    # When each was measured, in the order of the columns, shape (n, columns).
+    at_s: NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -92,6 +110,7 @@ class _Record:
     agent: Agent
     board: BoardReading | None = None
     board_at_s: float = -np.inf
+    gap_s: float = np.inf  # from the report before the newest one
     clock_ahead_s: float | None = None
     birth_session: tuple[bytes, int] | None = None
     last_seen_s: float = -np.inf
@@ -174,7 +193,7 @@ class TelemetryState:
             if at < too_many or now_s - last_seen_s > _MAX_SILENCE_S
         ]
         for name in gone:
-            self._columns.release(self._records.pop(name).slot)
+            self._columns.free(self._records.pop(name).slot)
         self._non_members = len(non_members) - len(gone)
         if gone:
             self._bandwidths.drop(gone)
@@ -185,11 +204,10 @@ class TelemetryState:
 
     # Writing: called by the MQTT thread.
 
-    def count_refusal(self, kind: str) -> int:
-        """Count a rejected message. Returns how many there are of its kind."""
+    def count_refusal(self, kind: str) -> None:
+        """Count a rejected message."""
         with self._lock:
             self.refused[kind] += 1
-            return self.refused[kind]
 
     def birth(self, agent: Agent, stamp: Stamp) -> bool:
         """Store an agent's birth. False when it is not current."""
@@ -228,6 +246,8 @@ class TelemetryState:
                 return False
             self._changes += 1
             self._columns.report(record.slot, reading.values, stamp.measured_s)
+            if (gap_s := stamp.measured_s - record.board_at_s) > 0:
+                record.gap_s = gap_s
             record.board, record.board_at_s = reading, stamp.measured_s
             record.clock_ahead_s = clock_ahead_s
             used_mbps, link_mbps = (reading.values.get(name) for name in (USED, LINK))
@@ -297,30 +317,38 @@ class TelemetryState:
         with self._lock:
             return {name: record.agent for name, record in self._records.items()}
 
-    def board(self, node: str, now_s: float) -> BoardReading | None:
-        """The node's newest report, None when it is too old."""
+    def board(self, node: str, now_s: float) -> Board:
+        """One board, also if it was never heard of."""
         with self._lock:
             record = self._records.get(node)
-            if record is None or now_s - record.board_at_s > self.ttl.report_s:
-                return None
-            return record.board
+            if record is None:
+                return Board(Agent(node))
+            at = np.array([record.slot])
+            values = self._fresh_values(at, (node,), now_s)[0].tolist()
+            ages_s = (now_s - self._columns.at_s[record.slot]).tolist()
+            is_fresh = now_s - record.board_at_s <= self.ttl.report_s
+            known = zip(self._columns.names, values, ages_s, strict=True)
+            return Board(
+                agent=record.agent,
+                report=record.board if is_fresh else None,
+                age_s=None if record.board is None else now_s - record.board_at_s,
+                clock_ahead_s=record.clock_ahead_s if is_fresh else None,
+                lost=record.sequence.lost,
+                values={name: (value, age_s) for name, value, age_s in known if value == value},
+                is_bound=bool(self._columns.is_bound[record.slot]),
+            )
 
-    def report_age_s(self, node: str, now_s: float) -> float | None:
-        """Seconds since the node's newest report was measured; None without a report."""
+    def report_timing(self, node: str) -> tuple[float, float]:
+        """Over how many seconds the rates of the node's newest report are means, and by how much
+        the board's wall clock was ahead of ours in it; 0 where that is unknown. The time since the
+        report before, unless one was lost on the way."""
         with self._lock:
             record = self._records.get(node)
-            if record is None or record.board is None:
-                return None
-            return now_s - record.board_at_s
-
-    def clock_ahead_s(self, node: str, now_s: float) -> float | None:
-        """By how much the board's wall clock was ahead of ours in its newest report; None if
-        unknown or too old."""
-        with self._lock:
-            record = self._records.get(node)
-            if record is None or now_s - record.board_at_s > self.ttl.report_s:
-                return None
-            return record.clock_ahead_s
+            if record is None:
+                return _INTERVAL_S, 0.0
+            interval_s = min(record.gap_s, record.agent.interval_s or np.inf)
+            ahead_s = record.clock_ahead_s or 0.0
+            return (_INTERVAL_S if interval_s == np.inf else interval_s), ahead_s
 
     def boards(self, now_s: float) -> BoardTable:
         """Every board, with the values that are known now."""
@@ -334,11 +362,12 @@ class TelemetryState:
             return BoardTable(
                 names=names,
                 agents=[record.agent for record in records],
-                readings=[r.board if f else None for r, f in zip(records, fresh, strict=True)],
-                report_age_s=now_s - at_s,
+                reports=[r.board if f else None for r, f in zip(records, fresh, strict=True)],
+                age_s=now_s - at_s,
                 lost=[record.sequence.lost for record in records],
                 is_bound=self._columns.is_bound[slots],
                 columns=dict(zip(self._columns.names, values.T, strict=True)),
+                at_s=self._columns.at_s[slots],
             )
 
     def message_counts(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -346,40 +375,21 @@ class TelemetryState:
         with self._lock:
             return dict(self.accepted_kinds), dict(self.refused)
 
-    def lost_messages(self, node: str) -> int:
-        """How many messages of this node were lost."""
-        with self._lock:
-            return self._records[node].sequence.lost if node in self._records else 0
-
-    def measurements(self, node: str, now_s: float) -> dict[str, tuple[float, float]]:
-        """The values of a node that are known now: metric -> (value, age in seconds)."""
-        with self._lock:
-            record = self._records.get(node)
-            if record is None:
-                return {}
-            values = self._fresh_values(np.array([record.slot]), (node,), now_s)[0]
-            ages_s = now_s - self._columns.at_s[record.slot]
-        return {
-            name: (float(value), float(age_s))
-            for name, value, age_s in zip(self._columns.names, values, ages_s, strict=True)
-            if not np.isnan(value)
-        }
-
     def links(
         self,
         now_s: float,
         estimated_from: Iterable[str] = (),
         node: str | None = None,
         pairs: Set[tuple[str, str]] | None = None,
-    ) -> list[LinkReading]:
+    ) -> list[LinkStatus]:
         """Every pair of nodes with a value that is known now, of `node` alone if there is one, or
         the sorted `pairs` alone, and estimates of the unmeasured round trips of these and of those
         from the nodes of `estimated_from`."""
         with self._lock:
-            readings = self._links.fresh(now_s, estimated_from, node, pairs)
-        return readings()
+            statuses = self._links.fresh(now_s, estimated_from, node, pairs)
+        return statuses()
 
-    def pairs(self, now_s: float, *, by_broker: bool = True) -> PairReading:
+    def pairs(self, now_s: float, *, by_broker: bool = True) -> PairTable:
         """All pairs of nodes with a round trip that is known now, or that get no reply, in columns.
         by_broker: with those of which only the way over the broker is known."""
         with self._lock:
@@ -393,7 +403,9 @@ class TelemetryState:
                     name=name,
                     link_mbps=self._value(name, LINK, now_s),
                     bandwidth=self._bandwidths.of(name, now_s),
-                    last_peers=self._bandwidths.last_peers(name),
+                    belief=self._bandwidths.belief(name, now_s),
+                    last_peer=self._bandwidths.last_peer(name),
+                    is_measured=self._bandwidths.is_measured(name),
                     used_mbps=self._value(name, USED, now_s) or 0.0,
                     contradicted_s=max(
                         self._bandwidths.contradicted_s(name), self._links.jumps.last_s(name)
@@ -413,12 +425,6 @@ class TelemetryState:
         infinite if the last rounds got no reply."""
         with self._lock:
             return self._links.rtt_ms_of(a, b, now_s)
-
-    def is_host_limited(self, a: str, b: str, now_s: float) -> bool:
-        """Whether the bandwidth of a pair is from a test in which a board was held back. That of a
-        node is in `metrics`."""
-        with self._lock:
-            return self._links.tests.is_host_limited(a, b, now_s)
 
     def _value(self, node: str, column: str, now_s: float) -> float | None:
         record = self._records.get(node)
@@ -502,20 +508,6 @@ class TelemetryState:
                 values = self._fresh_values(slots, table.names, now_s)
                 self._cached = (key, self._columns.node_metrics(slots, values))
             return self._cached[1]
-
-    def table(
-        self,
-    ) -> tuple[tuple[str, ...], tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]:
-        """Every board, every metric, and the newest values of all with their times, shape (boards,
-        metrics), however old; NaN where unknown."""
-        with self._lock:
-            slots = np.array([each.slot for each in self._records.values()], dtype=np.int64)
-            return (
-                tuple(self._records),
-                self._columns.names,
-                self._columns.values[slots],
-                self._columns.at_s[slots],
-            )
 
     def rtts_since(
         self, since_s: float

@@ -4,6 +4,7 @@ The logic of a room, and rules of when something happens, belong into that room 
 """
 
 from leadline_controller.wiring.controller import Controller, running
-from leadline_controller.wiring.profiles import extender_profile, scheduling_profile, strategy
+from leadline_controller.wiring.rules import scheduling_rule, strategy
+from leadline_controller.wiring.servers import Servers
 
-__all__ = ["Controller", "extender_profile", "running", "scheduling_profile", "strategy"]
+__all__ = ["Controller", "Servers", "running", "scheduling_rule", "strategy"]

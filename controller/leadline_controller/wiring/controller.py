@@ -1,35 +1,33 @@
-"""The parts of a controller and the loops between them: what it measures, knows and decides."""
+"""The parts of a controller: what it measures, knows and decides, and the work that they do."""
 
 import asyncio
 import logging
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    aclosing,
-    asynccontextmanager,
-    nullcontext,
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
 )
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline_controller import loops
-from leadline_controller.api.settings import Unserved
-from leadline_controller.api.state_publisher import StatePublisher
 from leadline_controller.clock import SystemClock
+from leadline_controller.cluster.pod_usage import usage_by_workload
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.config import Settings
-from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.record import Change
-from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.framework.batch import BatchStrategy
-from leadline_controller.framework.images import ARCH_LABEL
+from leadline_controller.framework.cycle import Rule
+from leadline_controller.framework.image_layers import ARCH_LABEL
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.ports import (
     Clock,
@@ -38,14 +36,24 @@ from leadline_controller.framework.ports import (
     ClusterError,
     ImagePull,
     Leadership,
+    PodUsage,
+    UsageSource,
 )
-from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.kube.reachability import Reachability
+from leadline_controller.history import times
+from leadline_controller.history.log import DecisionLog
+from leadline_controller.history.record import Change
+from leadline_controller.history.recorder import Recorder
+from leadline_controller.history.times import Moment
+from leadline_controller.homeassistant.publisher import StatePublisher
+from leadline_controller.inspect.status import Diagnosis
+from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.leaderelection.elector import SOLE_LEADER
+from leadline_controller.notifications.loop import Notifications
+from leadline_controller.notifications.receivers import Receiver
 from leadline_controller.notify import Heartbeats
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.addresses import AddressPolicy
-from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
+from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import ImageLookup
 from leadline_controller.registry.registries import (
     PullLogins,
@@ -53,22 +61,29 @@ from leadline_controller.registry.registries import (
     load_registries,
     read_pull_secret,
 )
-from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
+from leadline_controller.rescheduling.rescheduler import Rescheduler
 from leadline_controller.rescheduling.resized import ResizedPods
 from leadline_controller.rescheduling.suggestions import Suggestions
 from leadline_controller.scheduling.batches import NoMoves
-from leadline_controller.scheduling.queue import QueueReading
+from leadline_controller.scheduling.decision_step import DecisionStep
+from leadline_controller.scheduling.queue import SchedulingQueue
 from leadline_controller.scheduling.replica_order import ReplicaOrder
-from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.serve.certificates import CertificateFile, certificate_files
+from leadline_controller.serve.settings import Unserved
+from leadline_controller.settings import Settings
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
-from leadline_controller.telemetry.session import BrokerReading, BrokerSession, BrokerSettings
+from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.wiring.rules import scheduling_rule
 
 if TYPE_CHECKING:
-    from leadline_controller.api.instruments import Instruments
+    from leadline_controller.metrics.instruments import Instruments
 
 log = logging.getLogger(__name__)
+
+Work = Coroutine[Any, Any, Any]
 
 
 class PullSource(Protocol):
@@ -78,169 +93,126 @@ class PullSource(Protocol):
         """Every pull that a kubelet reports, for ever."""
         ...
 
-    async def read_secret(self, key: str) -> dict[str, Any]:
-        """A secret, by namespace/name. Raises ClusterError."""
+    async def read_secret(self, key: str) -> bytes:
+        """A secret, as JSON, by namespace/name. Raises ClusterError."""
         ...
 
 
-@dataclass
 class Controller:
-    """The parts of one controller that do not depend on the strategy: measurements, the cluster's
-    state, and decisions. Each of its contexts runs one room on them. instruments: None without a
-    section [metrics]. unserved: the servers that wait for their addresses, by section."""
+    """The parts of one controller. All are made here; none does anything before its work runs.
 
-    settings: Settings
-    cluster: Cluster
-    leadership: Leadership = SOLE_LEADER
-    clock: Clock = field(default_factory=SystemClock)
-    state: ClusterState = field(default_factory=ClusterState)
-    heartbeats: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
-    api_server: Callable[[], Reachability | None] = lambda: None
-    login: Path | None = None  # the client certificate of the kubeconfig
-    broker: Callable[[], BrokerReading | None] = field(
-        init=False, default_factory=lambda: lambda: None
-    )
-    queue: Callable[[], QueueReading | None] = field(
-        init=False, default_factory=lambda: lambda: None
-    )
-    telemetry: TelemetryState = field(init=False)
-    sampler: Sampler = field(init=False)
-    history: Recorder = field(init=False)
-    probe_scheduler: ProbeScheduler | None = field(init=False, default=None)
-    image_lookup: ImageLookup | None = field(init=False, default=None)
-    decisions: DecisionLog = field(init=False)
-    rescheduler: Rescheduler | None = field(init=False, default=None)
-    suggestions: Suggestions | None = field(init=False, default=None)
-    instruments: "Instruments | None" = field(init=False, default=None)
-    unserved: dict[str, Unserved] = field(init=False, default_factory=dict)
-    _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
-    _requeue: Callable[[ClusterEvent], None] = field(
-        init=False, default_factory=lambda: lambda _: None
-    )
+    rule: of the settings, if None. leadership: what fences `cluster`; `unfenced` is the same
+    cluster without the fence. pulls: None where no kubelets are. usage: None where no pods run.
+    api_server, login: of the cluster, where it is a Kubernetes one. now: dates decisions.
+    """
 
-    def __post_init__(self) -> None:
-        budget = self.settings.budget
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        rule: Rule | None = None,
+        *,
+        leadership: Leadership = SOLE_LEADER,
+        clock: Clock | None = None,
+        heartbeats: Heartbeats | None = None,
+        unfenced: Cluster | None = None,
+        pulls: PullSource | None = None,
+        usage: UsageSource | None = None,
+        api_server: ReachabilityLog | None = None,
+        login: Path | None = None,
+        now: Callable[[], Moment] = times.now,
+    ) -> None:
+        self.settings, self.cluster, self.leadership = settings, cluster, leadership
+        self.unfenced = unfenced or cluster
+        self.rule = rule or scheduling_rule(settings)
+        self.clock = clock or SystemClock()
+        self.started_s = self.clock.now_s()
+        self.heartbeats = heartbeats or Heartbeats(time.monotonic)
+        self.api_server = api_server
+        self.cluster_name, self.scheduler_name = settings.cluster, settings.scheduler_name
+        self.advises = settings.extender is not None
+        self.certificates: Sequence[CertificateFile] = list(_certificates(settings, login))
+        self.unserved: dict[str, Unserved] = {}
+        self.instruments = None if settings.metrics is None else _instruments()
+
+        budget = settings.budget
         has_tests = budget.link_time_share > 0 and budget.bytes_per_day > 0
-        self.telemetry = TelemetryState(self.settings.ttl, is_passive=not has_tests)
-        self.sampler = Sampler(self.telemetry, self.settings.anchors)
-        self.history = Recorder(self.settings.decisions)
-        self.decisions = DecisionLog(sink=self._decided)
-        if self.settings.metrics is not None:
-            from leadline_controller.api.instruments import Instruments
+        self.state = ClusterState(
+            assumes_load=settings.assumed_load,
+            unix_offset_s=partial(_unix_offset_s, now, self.clock),
+        )
+        self.telemetry = TelemetryState(settings.ttl, is_passive=not has_tests)
+        self.sampler = Sampler(self.telemetry, settings.anchors)
+        self.history = Recorder(settings.decisions, now)
+        self.decisions = DecisionLog(sink=self._decided, now=now)
+        self.step = self.step_by(self.rule)
 
-            self.instruments = Instruments()
-
-    def scheduler(self, how: SchedulingProfile) -> Scheduler:
-        """The scheduling loop for this cluster's pods. Call it in the context `rescheduling`, so
-        that the room for moves which an earlier leader began is kept first."""
-        leadership = self.leadership
-        if self.rescheduler is not None:
-            leadership = _AfterRecovery(leadership, self.rescheduler)
-        scheduler = Scheduler(
-            self.cluster,
-            self.state,
-            self.telemetry,
-            self.decisions,
-            how,
-            self.clock,
+        queue, name = SchedulingQueue(), settings.scheduler_name
+        self.rescheduler = Rescheduler(
+            cluster,
+            self.step,
+            settings.rescheduling,
             leadership,
-            self._notify,
-            lambda: self.suggestions or NoMoves(),
-            self.instruments.scheduled if self.instruments else lambda _phase, _s: None,
-            self.instruments.preempted if self.instruments else lambda _victims: None,
-        )
-        self._requeue, self.queue = scheduler.requeue, scheduler.queue
-        return scheduler
-
-    @asynccontextmanager
-    async def rescheduling(self, how: SchedulingProfile) -> AsyncIterator[None]:
-        """Plan moves, and carry them out while this controller leads, during the context."""
-        rescheduler = Rescheduler(
-            self.cluster,
-            self.state,
-            self.telemetry,
-            self.decisions,
-            by := ReschedulingProfile(
-                how.strategy, how.filters, how.scheduler_name, how.profiles.applied, how.prefer
-            ),
-            self.settings.rescheduling,
-            self.clock,
-            self.leadership,
-            lambda events: self._requeue(events),
+            lambda events: queue.requeue(events, self.clock.now_s()),
             self.history.about,
+            name,
         )
-        work = [rescheduler.run()]
-        if isinstance(how.strategy, BatchStrategy):
-            self.suggestions = Suggestions(
-                rescheduler,
-                self.state,
-                lambda: self.state.view(self.telemetry, self.clock.now_s()),
-                by,
-                how.random,
-                self.clock,
-                self.leadership,
+        self.resized = ResizedPods(cluster, self.rescheduler, self.step, leadership, name)
+        self.suggestions: Suggestions | None = None
+        if isinstance(self.rule.strategy, BatchStrategy):
+            self.suggestions = Suggestions(self.rescheduler, self.step, leadership)
+        # Before it knows which moves have begun, a replacement would be like any new pod.
+        recovered = _AfterRecovery(leadership, self.rescheduler)
+        self.replica_order = ReplicaOrder(
+            cluster, self.step, recovered, thresholds=settings.deletion_cost
+        )
+        # Called with every change of the cluster, after the state has it.
+        self.listeners: list[Callable[[ClusterChange], None]] = [
+            each.observe for each in (self.rescheduler, self.resized, self.replica_order)
+        ]
+        self.scheduler: Scheduler | None = None
+        if settings.standalone:
+            told = self.instruments
+            self.scheduler = Scheduler(
+                cluster,
+                self.step,
+                recovered,
+                self.notify,
+                self.suggestions or NoMoves(),
+                queue,
+                scheduler_name=name,
+                batch_window_s=settings.batch_window_s,
+                preemption=settings.preemption,
+                observe=told.scheduled if told else lambda _phase, _s: None,
+                on_preempted=told.preempted if told else lambda _victims: None,
             )
-            if how.suggest_interval_s > 0:
-                work.append(self.suggestions.run(how.suggest_interval_s))
-        resized = ResizedPods(
-            self.cluster,
-            rescheduler,
-            self.state,
-            lambda pod: self.state.view(self.telemetry, self.clock.now_s(), pod),
-            by,
-            how.random,
-            self.clock,
-            self.leadership,
-        )
-        work.append(resized.run())
-        self.rescheduler = rescheduler
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.listening(rescheduler.observe, resized.observe))
-            for each in work:
-                await stack.enter_async_context(running(each))
-            yield
 
-    async def follow(self) -> None:
-        """Keep the cluster's state current without placing pods, until cancelled."""
-        async with aclosing(self.cluster.watch()) as changes:
-            async for change in changes:
-                self.state.apply(change)
-                self._notify(change)
-                self.decisions.observe(change)
-
-    @asynccontextmanager
-    async def probing(self) -> AsyncIterator[None]:
-        """Ingest reports, and send leases while this controller leads, during the context."""
-        settings = self.settings
-        probing = ProbeSettings(
-            settings.limits,
-            settings.budget,
-            settings.uplinks,
-            anchors=settings.anchors,
-            address_policy=AddressPolicy(settings.networks),
-        )
-        probe_scheduler = ProbeScheduler(
+        self.probe_scheduler = ProbeScheduler(
             self.telemetry,
-            lambda lease: session.send(lease),
-            probing,
-            self._nodes,
+            lambda lease: self.session.send(lease),
+            ProbeSettings(
+                settings.limits,
+                budget,
+                settings.uplinks,
+                anchors=settings.anchors,
+                address_policy=AddressPolicy(settings.networks),
+            ),
+            self.nodes,
             self.state.bandwidth_requested_mbps,
-            lambda: session.is_prompt(),
+            lambda: self.session.is_prompt(),
             self.state.nodes_of_rows,
         )
-        self.probe_scheduler = probe_scheduler
-        ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
-        publisher = None
+        self.publisher: StatePublisher | None = None
         if settings.publish is not None:
-            publisher = StatePublisher(
+            self.publisher = StatePublisher(
                 settings.publish,
                 settings.cluster,
                 self.state,
                 self.telemetry,
-                lambda *message: session.keep(*message),
+                lambda *message: self.session.retain(*message),
                 Random(),  # noqa: S311  # spreads load, no secret
             )
-        session: BrokerSession = BrokerSession(
+        self.session: BrokerSession = BrokerSession(
             BrokerSettings(
                 host=settings.broker_host,
                 port=settings.broker_port,
@@ -249,74 +221,122 @@ class Controller:
                 client_id=f"leadline-controller-{socket.gethostname()}-{secrets.token_hex(8)}",
                 tls=settings.broker_tls,
             ),
-            ingestor,
-            companion=publisher,
+            TelemetryIngestor(settings.cluster, self.telemetry, self.probe_scheduler),
+            handler=self.publisher,
         )
-        self.broker = session.reading
+
+        self.notifications = self._notifications()
+        self.delivery = self.notifications.delivery if self.notifications else None
+
+        asks_usage = settings.metrics_api and settings.assumed_load
+        self.usage = usage if asks_usage else None
+        self.pulls = pulls
+        self.image_lookup: ImageLookup | None = None
+        registries = None if pulls is None else _registries(settings)
+        if pulls is not None and registries is not None:
+            from leadline_controller.registry.client import RegistryClient
+
+            self._registry = RegistryClient(registries)
+            self.image_lookup = ImageLookup(
+                settings.images,
+                registries,
+                self._registry,
+                lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
+                self._architectures,
+                self.state.images.learn,
+                partial(_logins, pulls),
+                self.clock.now_s,
+            )
+
+    def step_by(self, rule: Rule) -> DecisionStep:
+        """What decides by a rule from the states of this controller."""
+        warm_up_s = self.settings.warm_up_s
+        parts = self.state, self.telemetry, self.decisions
+        return DecisionStep(*parts, rule, self.clock, warm_up_s)
+
+    def notify(self, change: ClusterChange) -> None:
+        """The state has this change."""
+        for listener in self.listeners:
+            listener(change)
+
+    def placing(self) -> list[Work]:
+        """Follow the cluster, place its pods and move them while this controller leads."""
+        work: list[Work] = [self.follow() if self.scheduler is None else self.scheduler.run()]
+        work += [self.rescheduler.run(), self.resized.run(), self.replica_order.run()]
+        if self.suggestions is not None and self.settings.suggest_interval_s > 0:
+            work.append(self.suggestions.run(self.settings.suggest_interval_s))
+        return work
+
+    def work(self) -> list[Work]:
+        """All that this controller does but to record and to answer."""
+        return [
+            *self.placing(),
+            self.measure(),
+            self.look_up_images(),
+            *([] if self.usage is None else [self.follow_usage(self.usage)]),
+            *([self.notifications.run(Diagnosis(self).status)] if self.notifications else []),
+            loops.warn_about_nodes(self.unfenced, self.state.nodes, self.leadership, self.clock),
+            loops.follow_profiles(self.state, self.settings.profiles, self.clock),
+            loops.learn_use(self.state, self.telemetry, self.clock),
+        ]
+
+    async def follow(self) -> None:
+        """Keep the cluster's state current without placing pods, until cancelled."""
+        async with aclosing(self.cluster.watch()) as changes:
+            async for change in changes:
+                self.state.apply(change)
+                self.notify(change)
+                self.decisions.observe(change)
+
+    async def measure(self) -> None:
+        """Ingest reports, and send leases while this controller leads, until cancelled."""
+        session = self.session
+        measuring = loops.measure(
+            self.probe_scheduler,
+            self.telemetry,
+            self.nodes,
+            self.leadership,
+            self.clock,
+            self.heartbeats.part("measuring"),
+            session.is_running,
+            session.request_retained,
+            session.check,
+        )
+        work = [
+            measuring,
+            loops.sample(self.sampler, self.history, self.decisions, self.leadership, self.clock),
+            loops.estimate(self.telemetry, self.clock),
+        ]
+        if self.publisher is not None:
+            work.append(
+                loops.publish(self.publisher, session.is_connected, self.leadership, self.clock)
+            )
         session.start()
         try:
-            measuring = loops.measure(
-                probe_scheduler,
-                self.telemetry,
-                self._nodes,
-                self.leadership,
-                self.clock,
-                self.heartbeats.part("measuring"),
-                session.is_running,
-                session.request_retained,
-                session.check,
-            )
-            sampling = loops.sample(
-                self.sampler, self.history, self.decisions, self.leadership, self.clock
-            )
-            estimating = loops.estimate(self.telemetry, self.clock)
-            publishing: AbstractAsyncContextManager[object] = nullcontext()
-            if publisher is not None:
-                publishing = running(
-                    loops.publish(publisher, session.is_connected, self.leadership, self.clock)
-                )
-            async with running(measuring), running(estimating), running(sampling), publishing:
-                yield
+            await together(*work)
         finally:
             await asyncio.to_thread(session.stop)
 
-    @asynccontextmanager
-    async def looking_up_images(self, pulls: PullSource) -> AsyncIterator[None]:
-        """Follow the boards' pulls, and ask registries for layers, during the context."""
-        from leadline_controller.registry.client import RegistryClient
-
-        settings = self.settings.images
+    async def look_up_images(self) -> None:
+        """Follow the boards' pulls, and ask registries for layers, until cancelled."""
+        if self.pulls is None:
+            return
+        pulls = self.pulls.watch_pulls()
+        work = [loops.follow_pulls(pulls, self.state.images, self.telemetry, self.clock)]
         async with AsyncExitStack() as stack:
-            pulled = loops.follow_pulls(
-                pulls.watch_pulls(), self.state.images, self.telemetry, self.clock
-            )
-            await stack.enter_async_context(running(pulled))
-            registries = Registries()
-            if settings.enabled and settings.registries_file is not None:
-                try:
-                    registries = load_registries(settings.registries_file)
-                    for warning in registries.warnings:
-                        log.warning("%s", warning)
-                except FieldError as error:  # it may name mirrors, so nobody is asked instead
-                    log.error("%s; no registry is asked for layers", error)
-                    settings = replace(settings, enabled=False)
-            if settings.enabled:
-                self.image_lookup = ImageLookup(
-                    settings,
-                    registries,
-                    await stack.enter_async_context(RegistryClient(registries)),
-                    lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
-                    self._architectures,
-                    self.state.images.learn,
-                    partial(_logins, pulls),
-                    self.clock.now_s,
-                )
-                await stack.enter_async_context(running(self.image_lookup.run()))
-            yield
+            if self.image_lookup is not None:
+                await stack.enter_async_context(self._registry)
+                work.append(self.image_lookup.run())
+            await together(*work)
 
-    def _architectures(self) -> frozenset[str]:
-        labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())
-        return frozenset(label for label in labels if label)
+    async def follow_usage(self, source: UsageSource) -> None:
+        """Expect of pods what those of the same workload use, until cancelled."""
+
+        def use(found: Sequence[PodUsage]) -> None:
+            pods = (pod for pod, _ in self.state.pods())
+            self.state.recent.use_usage(usage_by_workload(found, pods))
+
+        await loops.follow_usage(source, lambda: self.state.listed, use, self.clock)
 
     @asynccontextmanager
     async def storing_decisions(self) -> AsyncIterator[None]:
@@ -328,33 +348,23 @@ class Controller:
         finally:
             await self.history.stop()
 
-    @asynccontextmanager
-    async def ordering_replicas(self) -> AsyncIterator[None]:
-        """Annotate the replicas of response-time services during the context, if that is set."""
-        if not self.settings.deletion_cost:
-            yield
-            return
-        order = ReplicaOrder(self.cluster, self.state, self.decisions, self.leadership, self.clock)
-        async with self.listening(order.observe), running(order.run()):
-            yield
+    def _notifications(self) -> Notifications | None:
+        settings = self.settings.notify
+        if settings.url is None:
+            return None
+        return Notifications(
+            settings,
+            self.cluster_name,
+            Receiver(settings, settings.url),
+            self.cluster,
+            self.leadership,
+            self.clock,
+            self.rescheduler.now_unix_s,
+        )
 
-    @asynccontextmanager
-    async def listening(self, *listeners: Callable[[ClusterChange], None]) -> AsyncIterator[None]:
-        """Call these with every change of the cluster during the context, after the state has
-        it."""
-        self._listeners.extend(listeners)
-        try:
-            yield
-        finally:
-            for each in listeners:
-                self._listeners.remove(each)
-
-    def budget(self) -> BudgetReading:
-        """What tests and pings may cost and have cost; empty while this controller does not
-        measure."""
-        if self.probe_scheduler is None:
-            return BudgetReading()
-        return self.probe_scheduler.budget(self.clock.now_s())
+    def _architectures(self) -> frozenset[str]:
+        labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())
+        return frozenset(label for label in labels if label)
 
     def _decided(self, change: Change) -> None:
         """A change of the log of decisions."""
@@ -362,11 +372,8 @@ class Controller:
         if self.instruments is not None:
             self.instruments.count(change)
 
-    def _notify(self, change: ClusterChange) -> None:
-        for listener in self._listeners:
-            listener(change)
-
-    def _nodes(self) -> Mapping[str, Node] | None:
+    def nodes(self) -> Mapping[str, Node] | None:
+        """Every node by its name; None while they are not listed."""
         return self.state.nodes() if self.state.listed else None
 
 
@@ -392,6 +399,58 @@ class _AfterRecovery:
         await self.rescheduler.wait_recovered()
 
 
+def _unix_offset_s(now: Callable[[], Moment], clock: Clock) -> float | None:
+    """From the clock to the wall clock; None while that is not set."""
+    moment = now()
+    unix_s = moment.unix_s(moment)
+    return None if unix_s is None else unix_s - clock.now_s()
+
+
+def _certificates(settings: Settings, login: Path | None) -> Iterator[CertificateFile]:
+    """The certificates whose end is watched. login: the client's of the kubeconfig."""
+    yield from certificate_files("broker.tls", settings.broker_tls)
+    sections = {
+        "grpc": settings.serve,
+        "extender": settings.extender,
+        "keda": settings.keda,
+        "metrics": settings.metrics,
+    }
+    for name, section in sections.items():
+        if section is not None:
+            yield from certificate_files(f"{name}.tls", section.tls)
+    if settings.web is not None and (tls := settings.web.tls) is not None:
+        yield CertificateFile("web.tls.cert_file", tls.cert_file)
+        if tls.client_ca_file is not None:
+            yield CertificateFile("web.tls.client_ca_file", tls.client_ca_file)
+    if settings.issuing is not None:
+        yield CertificateFile("issuing.authority_cert_file", settings.issuing.authority_cert_file)
+    if login is not None:
+        yield CertificateFile("kubernetes.kubeconfig", login)
+
+
+def _registries(settings: Settings) -> Registries | None:
+    """The rules by which registries are asked; None if none is to be asked."""
+    if not settings.images.enabled:
+        return None
+    if settings.images.registries_file is None:
+        return Registries()
+    try:
+        registries = load_registries(settings.images.registries_file)
+    except FieldError as error:  # it may name mirrors, so nobody is asked instead
+        log.error("%s; no registry is asked for layers", error)
+        return None
+    for warning in registries.warnings:
+        log.warning("%s", warning)
+    return registries
+
+
+def _instruments() -> "Instruments":
+    """What counts for Prometheus. It takes memory, so only who is asked for metrics imports it."""
+    from leadline_controller.metrics.instruments import Instruments
+
+    return Instruments()
+
+
 async def _logins(source: PullSource, key: str) -> PullLogins:
     """The credentials of a pull secret; none while it cannot be read."""
     try:
@@ -401,10 +460,17 @@ async def _logins(source: PullSource, key: str) -> PullLogins:
         return {}
 
 
+async def together(*work: Work) -> None:
+    """Run all of these, until one of them fails or this is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for each in work:
+            group.create_task(each)
+
+
 @asynccontextmanager
-async def running(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
-    """Run `work` beside the context, which cancels it at its end and raises what `work` raised."""
-    task = asyncio.create_task(work)
+async def running(*work: Work) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Run `work` beside the context, which cancels it at its end and raises what it raised."""
+    task = asyncio.create_task(work[0] if len(work) == 1 else together(*work))
     try:
         yield task
     finally:

@@ -8,15 +8,13 @@ import sys
 import time
 import uuid
 
-from leadline_controller import loops
 from leadline_controller.clock import LeaseClock
-from leadline_controller.config import Settings
-from leadline_controller.framework.options import values_of
 from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
-from leadline_controller.wiring import servers
+from leadline_controller.settings import Settings
 from leadline_controller.wiring.controller import Controller, running
-from leadline_controller.wiring.profiles import scheduling_profile
+from leadline_controller.wiring.rules import scheduling_rule
+from leadline_controller.wiring.servers import Servers
 
 _COLLECT_AFTER = 20_000
 _SWITCH_INTERVAL_S = 0.0005
@@ -51,49 +49,40 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
     # Python lets another thread go on for 5 ms, such as the one that receives measurements, while
     # a pod or kube-scheduler waits.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    how = scheduling_profile(settings)
+    rule = scheduling_rule(settings)
     notifier, heartbeats = Notifier(os.environ), Heartbeats(time.monotonic)
     async with KubeCluster.connect(settings.kubeconfig) as cluster:
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        beat = heartbeats.part("the election")
-        elector = LeaderElector(cluster.lease, identity, LeaseClock(), beat=beat)
+        heartbeat = heartbeats.part("the election")
+        elector = LeaderElector(cluster.lease, identity, LeaseClock(), heartbeat=heartbeat)
         controller = Controller(
             settings,
             cluster.fenced(elector),
-            elector,
+            rule,
+            leadership=elector,
             heartbeats=heartbeats,
+            unfenced=cluster,
+            pulls=cluster,
+            usage=cluster,
             api_server=cluster.reachability,
             login=cluster.cert_file,
         )
+        servers = Servers(controller)
         async with (
             controller.storing_decisions(),
-            # First, so that its address in use ends the controller before it acts: another one may
-            # run here, and nobody could ask this one. The others wait for their addresses.
-            servers.grpc(controller, how.strategy.name, values_of(how.strategy)),
-            servers.web(controller, how.strategy.name),
-            servers.health(controller),
-            # Contexts end in reverse order, so the Lease is held until those below have ended.
-            running(elector.run()) as electing,
-            controller.probing(),
-            controller.rescheduling(how),
-            controller.looking_up_images(cluster),
-            # kube-scheduler has an election of its own, so the extender binds without our Lease.
-            servers.extender(controller, how, cluster),
-            servers.keda(controller, how),
-            servers.metrics(controller, how.strategy.name),
-            controller.ordering_replicas(),
-            running(
-                loops.warn_about_nodes(cluster, controller.state.nodes, elector, controller.clock)
-            ),
-            running(loops.follow_profiles(how.profiles, settings.profiles, controller.clock)),
-            running(
-                controller.scheduler(how).run() if settings.standalone else controller.follow()
-            ) as scheduling,
-            running(feed(notifier, heartbeats)),
+            servers.serving(),
             running(stop.wait()) as stopping,
+            # The Lease is held until all work has ended.
+            running(elector.run()) as electing,
         ):
             started.set()
             notifier.send("READY=1")
-            ends = (electing, scheduling, stopping)
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            notifier.send("STOPPING=1")
+            async with asyncio.TaskGroup() as group:
+                work = [*controller.work(), feed(notifier, heartbeats)]
+                if settings.issuing is not None:
+                    work.append(cluster.issue(settings.issuing, elector, controller.nodes))
+                tasks = [group.create_task(each) for each in work]
+                await asyncio.wait((electing, stopping), return_when=asyncio.FIRST_COMPLETED)
+                notifier.send("STOPPING=1")
+                for task in tasks:
+                    task.cancel()

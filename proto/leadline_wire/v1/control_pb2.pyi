@@ -28,17 +28,21 @@ class GetVersionResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., strategy: _Optional[str] = ..., leader: _Optional[bool] = ..., lease_holder: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("selector",)
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    selector: str
+    def __init__(self, selector: _Optional[str] = ...) -> None: ...
 
 class ListNodesResponse(_message.Message):
-    __slots__ = ("nodes",)
+    __slots__ = ("nodes", "selector")
     NODES_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
+    selector: str
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., selector: _Optional[str] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("name", "value", "age_s", "lower_bound", "suspect", "confidence", "source", "host_limited")
+    __slots__ = ("name", "value", "age_s", "lower_bound", "suspect", "confidence", "source", "host_limited", "in_words")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +51,7 @@ class Measurement(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     HOST_LIMITED_FIELD_NUMBER: _ClassVar[int]
+    IN_WORDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: float
     age_s: float
@@ -55,10 +60,11 @@ class Measurement(_message.Message):
     confidence: float
     source: str
     host_limited: bool
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ..., confidence: _Optional[float] = ..., source: _Optional[str] = ..., host_limited: _Optional[bool] = ...) -> None: ...
+    in_words: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ..., confidence: _Optional[float] = ..., source: _Optional[str] = ..., host_limited: _Optional[bool] = ..., in_words: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s", "contradicting", "failed", "architecture", "kernel", "cores", "memory_bytes", "report_interval_s")
+    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s", "contradicting", "failed", "architecture", "kernel", "cores", "memory_bytes", "report_interval_s", "predicted_ms")
     class FailedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +72,13 @@ class NodeStatus(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class PredictedMsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +102,7 @@ class NodeStatus(_message.Message):
     CORES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     REPORT_INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_MS_FIELD_NUMBER: _ClassVar[int]
     name: str
     in_cluster: bool
     schedulable: bool
@@ -112,7 +126,8 @@ class NodeStatus(_message.Message):
     cores: int
     memory_bytes: int
     report_interval_s: int
-    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., report_age_s: _Optional[float] = ..., contradicting: _Optional[_Iterable[str]] = ..., failed: _Optional[_Mapping[str, str]] = ..., architecture: _Optional[str] = ..., kernel: _Optional[str] = ..., cores: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., report_interval_s: _Optional[int] = ...) -> None: ...
+    predicted_ms: _containers.ScalarMap[str, float]
+    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., report_age_s: _Optional[float] = ..., contradicting: _Optional[_Iterable[str]] = ..., failed: _Optional[_Mapping[str, str]] = ..., architecture: _Optional[str] = ..., kernel: _Optional[str] = ..., cores: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., report_interval_s: _Optional[int] = ..., predicted_ms: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_bytes", "pods")
@@ -202,31 +217,19 @@ class GetHistoryResponse(_message.Message):
     series: _containers.RepeatedCompositeFieldContainer[Series]
     def __init__(self, from_unix_s: _Optional[float] = ..., step_s: _Optional[float] = ..., series: _Optional[_Iterable[_Union[Series, _Mapping]]] = ...) -> None: ...
 
-class Forecast(_message.Message):
-    __slots__ = ("value", "error", "mae_ratio")
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    MAE_RATIO_FIELD_NUMBER: _ClassVar[int]
-    value: float
-    error: float
-    mae_ratio: float
-    def __init__(self, value: _Optional[float] = ..., error: _Optional[float] = ..., mae_ratio: _Optional[float] = ...) -> None: ...
-
 class Series(_message.Message):
-    __slots__ = ("name", "peer", "mean", "min", "max", "forecast")
+    __slots__ = ("name", "peer", "mean", "min", "max")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     MEAN_FIELD_NUMBER: _ClassVar[int]
     MIN_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
-    FORECAST_FIELD_NUMBER: _ClassVar[int]
     name: str
     peer: str
     mean: _containers.RepeatedScalarFieldContainer[float]
     min: _containers.RepeatedScalarFieldContainer[float]
     max: _containers.RepeatedScalarFieldContainer[float]
-    forecast: Forecast
-    def __init__(self, name: _Optional[str] = ..., peer: _Optional[str] = ..., mean: _Optional[_Iterable[float]] = ..., min: _Optional[_Iterable[float]] = ..., max: _Optional[_Iterable[float]] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., peer: _Optional[str] = ..., mean: _Optional[_Iterable[float]] = ..., min: _Optional[_Iterable[float]] = ..., max: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class GetMatrixRequest(_message.Message):
     __slots__ = ()
@@ -299,28 +302,32 @@ class RunningTest(_message.Message):
     def __init__(self, client: _Optional[str] = ..., server: _Optional[str] = ..., max_bytes: _Optional[int] = ..., uplinks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListPlacementsRequest(_message.Message):
-    __slots__ = ("since_s", "namespace", "node", "pending", "limit", "strategy")
+    __slots__ = ("since_s", "namespace", "node", "pending", "limit", "strategy", "selector")
     SINCE_S_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
     since_s: float
     namespace: str
     node: str
     pending: bool
     limit: int
     strategy: str
-    def __init__(self, since_s: _Optional[float] = ..., namespace: _Optional[str] = ..., node: _Optional[str] = ..., pending: _Optional[bool] = ..., limit: _Optional[int] = ..., strategy: _Optional[str] = ...) -> None: ...
+    selector: str
+    def __init__(self, since_s: _Optional[float] = ..., namespace: _Optional[str] = ..., node: _Optional[str] = ..., pending: _Optional[bool] = ..., limit: _Optional[int] = ..., strategy: _Optional[str] = ..., selector: _Optional[str] = ...) -> None: ...
 
 class ListPlacementsResponse(_message.Message):
-    __slots__ = ("placements", "truncated")
+    __slots__ = ("placements", "truncated", "selector")
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
     placements: _containers.RepeatedCompositeFieldContainer[Placement]
     truncated: bool
-    def __init__(self, placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+    selector: str
+    def __init__(self, placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., truncated: _Optional[bool] = ..., selector: _Optional[str] = ...) -> None: ...
 
 class Placement(_message.Message):
     __slots__ = ("pod", "node", "strategy", "why", "age_s", "outcome", "times", "first_age_s", "unix_s")
@@ -351,7 +358,7 @@ class ExplainPodRequest(_message.Message):
     def __init__(self, pod: _Optional[str] = ...) -> None: ...
 
 class ExplainPodResponse(_message.Message):
-    __slots__ = ("placement", "better", "options", "scores", "rejected", "scored_nodes", "rejected_nodes", "rejected_by_filter", "earlier")
+    __slots__ = ("placement", "better", "options", "scores", "rejected", "scored_nodes", "rejected_nodes", "rejected_by_filter", "earlier", "removed_as", "removed_of")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +382,8 @@ class ExplainPodResponse(_message.Message):
     REJECTED_NODES_FIELD_NUMBER: _ClassVar[int]
     REJECTED_BY_FILTER_FIELD_NUMBER: _ClassVar[int]
     EARLIER_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_AS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_OF_FIELD_NUMBER: _ClassVar[int]
     placement: Placement
     better: str
     options: _containers.ScalarMap[str, str]
@@ -384,10 +393,12 @@ class ExplainPodResponse(_message.Message):
     rejected_nodes: int
     rejected_by_filter: _containers.ScalarMap[str, int]
     earlier: _containers.RepeatedCompositeFieldContainer[Placement]
-    def __init__(self, placement: _Optional[_Union[Placement, _Mapping]] = ..., better: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., scores: _Optional[_Iterable[_Union[NodeScore, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[NodeRejection, _Mapping]]] = ..., scored_nodes: _Optional[int] = ..., rejected_nodes: _Optional[int] = ..., rejected_by_filter: _Optional[_Mapping[str, int]] = ..., earlier: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
+    removed_as: int
+    removed_of: int
+    def __init__(self, placement: _Optional[_Union[Placement, _Mapping]] = ..., better: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., scores: _Optional[_Iterable[_Union[NodeScore, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[NodeRejection, _Mapping]]] = ..., scored_nodes: _Optional[int] = ..., rejected_nodes: _Optional[int] = ..., rejected_by_filter: _Optional[_Mapping[str, int]] = ..., earlier: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., removed_as: _Optional[int] = ..., removed_of: _Optional[int] = ...) -> None: ...
 
 class NodeScore(_message.Message):
-    __slots__ = ("node", "total", "parts", "report_age_s", "bandwidth_age_s", "rtt_age_s", "pull", "measured")
+    __slots__ = ("node", "total", "parts", "report_age_s", "bandwidth_age_s", "rtt_age_s", "pull", "measured", "assumed", "recently_placed", "rates_unknown")
     class PartsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -402,6 +413,13 @@ class NodeScore(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class AssumedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
@@ -410,6 +428,9 @@ class NodeScore(_message.Message):
     RTT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     PULL_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    ASSUMED_FIELD_NUMBER: _ClassVar[int]
+    RECENTLY_PLACED_FIELD_NUMBER: _ClassVar[int]
+    RATES_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     node: str
     total: float
     parts: _containers.ScalarMap[str, float]
@@ -418,7 +439,10 @@ class NodeScore(_message.Message):
     rtt_age_s: float
     pull: _images_pb2.PullEstimate
     measured: _containers.ScalarMap[str, float]
-    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., report_age_s: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., pull: _Optional[_Union[_images_pb2.PullEstimate, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    assumed: _containers.ScalarMap[str, float]
+    recently_placed: int
+    rates_unknown: int
+    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., report_age_s: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., pull: _Optional[_Union[_images_pb2.PullEstimate, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., assumed: _Optional[_Mapping[str, float]] = ..., recently_placed: _Optional[int] = ..., rates_unknown: _Optional[int] = ...) -> None: ...
 
 class NodeRejection(_message.Message):
     __slots__ = ("node", "reasons")

@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("version", "cluster", "up_s", "modes", "strategy", "options", "broker", "api_server", "leadership", "boards", "probing", "queue", "last_decision", "database", "rescheduling", "certificates", "stuck", "problems", "fine", "unserved")
+    __slots__ = ("version", "cluster", "up_s", "modes", "strategy", "options", "broker", "api_server", "leadership", "boards", "probing", "queue", "last_decision", "database", "rescheduling", "certificates", "stuck", "problems", "fine", "unserved", "notifications")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class GetStatusResponse(_message.Message):
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     FINE_FIELD_NUMBER: _ClassVar[int]
     UNSERVED_FIELD_NUMBER: _ClassVar[int]
+    NOTIFICATIONS_FIELD_NUMBER: _ClassVar[int]
     version: str
     cluster: str
     up_s: float
@@ -59,7 +60,18 @@ class GetStatusResponse(_message.Message):
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     fine: _containers.RepeatedScalarFieldContainer[str]
     unserved: _containers.RepeatedCompositeFieldContainer[ServerCondition]
-    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., up_s: _Optional[float] = ..., modes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., broker: _Optional[_Union[BrokerCondition, _Mapping]] = ..., api_server: _Optional[_Union[ApiServerCondition, _Mapping]] = ..., leadership: _Optional[_Union[LeadershipCondition, _Mapping]] = ..., boards: _Optional[_Union[BoardsCondition, _Mapping]] = ..., probing: _Optional[_Union[ProbingCondition, _Mapping]] = ..., queue: _Optional[_Union[QueueCondition, _Mapping]] = ..., last_decision: _Optional[_Union[DecisionCondition, _Mapping]] = ..., database: _Optional[_Union[DatabaseCondition, _Mapping]] = ..., rescheduling: _Optional[_Union[MovesCondition, _Mapping]] = ..., certificates: _Optional[_Iterable[_Union[CertificateCondition, _Mapping]]] = ..., stuck: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., fine: _Optional[_Iterable[str]] = ..., unserved: _Optional[_Iterable[_Union[ServerCondition, _Mapping]]] = ...) -> None: ...
+    notifications: NotificationCondition
+    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., up_s: _Optional[float] = ..., modes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., broker: _Optional[_Union[BrokerCondition, _Mapping]] = ..., api_server: _Optional[_Union[ApiServerCondition, _Mapping]] = ..., leadership: _Optional[_Union[LeadershipCondition, _Mapping]] = ..., boards: _Optional[_Union[BoardsCondition, _Mapping]] = ..., probing: _Optional[_Union[ProbingCondition, _Mapping]] = ..., queue: _Optional[_Union[QueueCondition, _Mapping]] = ..., last_decision: _Optional[_Union[DecisionCondition, _Mapping]] = ..., database: _Optional[_Union[DatabaseCondition, _Mapping]] = ..., rescheduling: _Optional[_Union[MovesCondition, _Mapping]] = ..., certificates: _Optional[_Iterable[_Union[CertificateCondition, _Mapping]]] = ..., stuck: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., fine: _Optional[_Iterable[str]] = ..., unserved: _Optional[_Iterable[_Union[ServerCondition, _Mapping]]] = ..., notifications: _Optional[_Union[NotificationCondition, _Mapping]] = ...) -> None: ...
+
+class NotificationCondition(_message.Message):
+    __slots__ = ("receiver", "error", "age_s")
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    receiver: str
+    error: str
+    age_s: float
+    def __init__(self, receiver: _Optional[str] = ..., error: _Optional[str] = ..., age_s: _Optional[float] = ...) -> None: ...
 
 class ServerCondition(_message.Message):
     __slots__ = ("where", "what", "since_s")
@@ -251,17 +263,19 @@ class CertificateCondition(_message.Message):
     def __init__(self, setting: _Optional[str] = ..., path: _Optional[str] = ..., left_s: _Optional[float] = ...) -> None: ...
 
 class Problem(_message.Message):
-    __slots__ = ("kind", "severity", "where", "what", "remedy", "commands")
+    __slots__ = ("kind", "severity", "where", "what", "remedy", "commands", "subjects")
     KIND_FIELD_NUMBER: _ClassVar[int]
     SEVERITY_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     WHAT_FIELD_NUMBER: _ClassVar[int]
     REMEDY_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    SUBJECTS_FIELD_NUMBER: _ClassVar[int]
     kind: str
     severity: str
     where: str
     what: str
     remedy: str
     commands: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, kind: _Optional[str] = ..., severity: _Optional[str] = ..., where: _Optional[str] = ..., what: _Optional[str] = ..., remedy: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
+    subjects: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[str] = ..., severity: _Optional[str] = ..., where: _Optional[str] = ..., what: _Optional[str] = ..., remedy: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ..., subjects: _Optional[_Iterable[str]] = ...) -> None: ...

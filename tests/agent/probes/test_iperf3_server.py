@@ -114,6 +114,17 @@ def begin(server: RunningServer) -> tuple[socket.socket, socket.socket]:
     return control, stream
 
 
+@contextmanager
+def under_way(
+    duration_ms: int = 2000,
+) -> Iterator[tuple[RunningServer, socket.socket, socket.socket]]:
+    """A server, and the control connection and the stream of a test with it."""
+    with serving(duration_ms) as server:
+        control, stream = begin(server)
+        with control, stream:
+            yield server, control, stream
+
+
 def is_closed(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) in (b"", iperf3_server.ACCESS_DENIED)
@@ -133,12 +144,10 @@ def exchange(control: socket.socket) -> dict[str, Any]:
 
 
 def test_a_client_gets_the_number_of_bytes_that_arrived() -> None:
-    with serving() as server:
-        control, stream = begin(server)
-        with control, stream:
-            stream.sendall(bytes(BYTES))
-            control.sendall(iperf3_server.TEST_END)
-            said = exchange(control)
+    with under_way() as (server, control, stream):
+        stream.sendall(bytes(BYTES))
+        control.sendall(iperf3_server.TEST_END)
+        said = exchange(control)
         report = server.measured()
     (of_stream,) = said["streams"]
     assert (of_stream["id"], of_stream["bytes"]) == (1, BYTES)
@@ -149,16 +158,14 @@ def test_a_client_gets_the_number_of_bytes_that_arrived() -> None:
 
 
 def test_what_comes_after_the_end_of_the_test_is_received_and_measured() -> None:
-    with serving() as server:
-        control, stream = begin(server)
-        with control, stream:
-            stream.sendall(bytes(BYTES // 2))
-            control.sendall(iperf3_server.TEST_END)
-            for _ in range(10):
-                time.sleep(0.02)
-                stream.sendall(bytes(BYTES // 20))
-            stream.sendall(bytes(BYTES - BYTES // 2 - 10 * (BYTES // 20)))
-            assert exchange(control)["streams"][0]["bytes"] == BYTES
+    with under_way() as (server, control, stream):
+        stream.sendall(bytes(BYTES // 2))
+        control.sendall(iperf3_server.TEST_END)
+        for _ in range(10):
+            time.sleep(0.02)
+            stream.sendall(bytes(BYTES // 20))
+        stream.sendall(bytes(BYTES - BYTES // 2 - 10 * (BYTES // 20)))
+        assert exchange(control)["streams"][0]["bytes"] == BYTES
         report = server.measured()
     assert report.transferred_bytes == BYTES
     # At most half of them are measured; less, where a busy machine did not see them one by one.
@@ -178,32 +185,28 @@ def test_what_comes_beyond_the_test_does_not_end_its_time_later(
             return pieces
 
     monkeypatch.setattr(iperf3_server, "QueueReader", Reader)
-    with serving() as server:
-        control, stream = begin(server)
-        with control, stream:
-            stream.sendall(bytes(BYTES // 2))
-            time.sleep(0.1)
-            stream.sendall(bytes(BYTES - BYTES // 2))
-            time.sleep(0.3)
-            stream.sendall(bytes(1000))
-            time.sleep(0.1)
-            control.sendall(iperf3_server.TEST_END)
-            exchange(control)
+    with under_way() as (server, control, stream):
+        stream.sendall(bytes(BYTES // 2))
+        time.sleep(0.1)
+        stream.sendall(bytes(BYTES - BYTES // 2))
+        time.sleep(0.3)
+        stream.sendall(bytes(1000))
+        time.sleep(0.1)
+        control.sendall(iperf3_server.TEST_END)
+        exchange(control)
         report = server.measured()
     assert report.measured_us < 900_000_000
 
 
 def test_the_second_half_counts_and_the_first_does_not() -> None:
-    with serving() as server:
-        control, stream = begin(server)
-        with control, stream:
-            time.sleep(0.5)
-            stream.sendall(bytes(BYTES // 2))
-            for _ in range(10):
-                time.sleep(0.01)
-                stream.sendall(bytes(BYTES // 20 + 20))
-            control.sendall(iperf3_server.TEST_END)
-            exchange(control)
+    with under_way() as (server, control, stream):
+        time.sleep(0.5)
+        stream.sendall(bytes(BYTES // 2))
+        for _ in range(10):
+            time.sleep(0.01)
+            stream.sendall(bytes(BYTES // 20 + 20))
+        control.sendall(iperf3_server.TEST_END)
+        exchange(control)
         report = server.measured()
     assert report.duration_ms >= 600
     if not report.lower_bound:  # as where a busy machine saw all of them at once
@@ -427,12 +430,10 @@ def test_a_clock_that_is_set_during_the_test_makes_it_fail(
 ) -> None:
     offsets_s = iter((0.0, 0.5))
     monkeypatch.setattr(iperf3_server, "_wall_offset_s", lambda: next(offsets_s))
-    with serving() as server:
-        control, stream = begin(server)
-        with control, stream:
-            stream.sendall(bytes(BYTES))
-            control.sendall(iperf3_server.TEST_END)
-            exchange(control)
+    with under_way() as (server, control, stream):
+        stream.sendall(bytes(BYTES))
+        control.sendall(iperf3_server.TEST_END)
+        exchange(control)
         assert "the clock was set" in str(server.unmeasured())
 
 
@@ -452,13 +453,11 @@ def test_a_strangers_connection_is_closed_and_the_test_goes_on() -> None:
 
 
 def test_more_bytes_than_leased_are_cut_off() -> None:
-    with serving() as server:
-        control, stream = begin(server)
-        with control, stream:
-            sent = 0
-            with suppress(OSError):
-                for _ in range(1000):
-                    sent += stream.send(bytes(100_000))
+    with under_way() as (server, _, stream):
+        sent = 0
+        with suppress(OSError):
+            for _ in range(1000):
+                sent += stream.send(bytes(100_000))
         error = server.unmeasured()
     assert isinstance(error, LeaseExceededError)
     assert "more came than 1000000 bytes" in str(error)

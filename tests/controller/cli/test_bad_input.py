@@ -82,12 +82,12 @@ def drop(*keys: str) -> Spoil:
     return spoil
 
 
-def of_tier(tier: str) -> Spoil:
-    """Sets the tier of every node."""
+def of_every_node(**fields: object) -> Spoil:
+    """Sets these fields of every node."""
 
     def spoil(document: Document) -> None:
         for node in document["nodes"]:
-            node["tier"] = tier
+            node |= fields
 
     return spoil
 
@@ -113,46 +113,32 @@ def no_constant(text: str) -> None:
     raise AssertionError(f"{text} is no JSON")
 
 
+INCOMPLETE: dict[str, Spoil] = {
+    "nothing wrong": nothing,
+    "no metrics": drop("metrics"),
+    "no tiers": drop("tier"),
+    "no edge": of_every_node(tier="cloud"),
+    "no cloud": of_every_node(tier="edge"),
+    "no bandwidth": drop("bandwidth_mbps", "bandwidth_requested_mbps"),
+    "no layers": drop("registry_mbps", "pulling_mb", "image_layers"),
+    "no links": put([], "links"),
+    "no images": put([], "images"),
+    "next to nothing": drop("metrics", "tier", "bandwidth_mbps", "registry_mbps", "requested"),
+    "a node without metrics": put({}, "nodes", 1, "metrics"),
+    "a link without values": put({"a": "n1", "b": "n2"}, "links", 0),
+    "a dead link": put(0, "nodes", 0, "bandwidth_mbps"),
+    "a dead registry link": put(0, "nodes", 0, "registry_mbps"),
+    "an empty layer": put(0, "images", 0, "layers", 0, "size_mb"),
+    "an unknown image": put("unheard-of:1", "pods", 1, "spec", "containers", 0, "image"),
+}
+
+
 @every_strategy
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        nothing,
-        drop("metrics"),
-        drop("tier"),
-        of_tier("cloud"),
-        of_tier("edge"),
-        drop("bandwidth_mbps", "bandwidth_requested_mbps"),
-        drop("registry_mbps", "pulling_mb", "image_layers"),
-        put([], "links"),
-        put([], "images"),
-        drop("metrics", "tier", "bandwidth_mbps", "registry_mbps", "requested"),
-        put({}, "nodes", 1, "metrics"),
-        put({"a": "n1", "b": "n2"}, "links", 0),
-        put(0, "nodes", 0, "bandwidth_mbps"),
-        put(0, "nodes", 0, "registry_mbps"),
-        put(0, "images", 0, "layers", 0, "size_mb"),
-        put("unheard-of:1", "pods", 1, "spec", "containers", 0, "image"),
-    ],
-    ids=[
-        *(
-            "nothing wrong",
-            "no metrics",
-            "no tiers",
-            "no edge",
-            "no cloud",
-            "no bandwidth",
-            "no layers",
-            "no links",
-        ),
-        *("no images", "next to nothing", "a node without metrics", "a link without values"),
-        *("a dead link", "a dead registry link", "an empty layer", "an unknown image"),
-    ],
-)
+@pytest.mark.parametrize("case", INCOMPLETE)
 def test_missing_data_is_unknown_and_every_pod_is_placed(
-    capsys: Capture, tmp_path: Path, strategy: str, spoil: Spoil
+    capsys: Capture, tmp_path: Path, strategy: str, case: str
 ) -> None:
-    code, out, err = scored(capsys, tmp_path, strategy, spoil)
+    code, out, err = scored(capsys, tmp_path, strategy, INCOMPLETE[case])
     assert (code, err) == (0, "")
     decisions = json.loads(out, parse_constant=no_constant)["decisions"]
     assert [decision["pod"] for decision in decisions] == ["default/web-1", "default/web-2"]
@@ -254,31 +240,26 @@ def test_a_pod_that_cannot_be_placed_stays_pending_and_the_others_are_placed(
     assert other["node"] is not None
 
 
-@every_strategy
-def test_a_cluster_without_nodes_leaves_every_pod_pending(
-    capsys: Capture, tmp_path: Path, strategy: str
-) -> None:
-    def empty(document: Document) -> None:
-        document |= {"nodes": [], "links": [], "pods": [pod("web-1"), pod("web-2")]}
-
-    code, out, err = scored(capsys, tmp_path, strategy, empty)
-    assert (code, err) == (1, "")
-    decisions = json.loads(out)["decisions"]
-    assert [(d["node"], d["why"]) for d in decisions] == [(None, "no nodes are known")] * 2
+def without_nodes(document: Document) -> None:
+    document |= {"nodes": [], "links": [], "pods": [pod("web-1"), pod("web-2")]}
 
 
 @every_strategy
-def test_a_cordoned_cluster_leaves_every_pod_pending(
-    capsys: Capture, tmp_path: Path, strategy: str
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (without_nodes, "no nodes are known"),
+        (of_every_node(schedulable=False), "0 of 3 nodes fit: 3 NodeUnschedulable"),
+    ],
+    ids=["no nodes", "all cordoned"],
+)
+def test_a_cluster_that_takes_no_pods_leaves_every_pod_pending(
+    capsys: Capture, tmp_path: Path, strategy: str, spoil: Spoil, why: str
 ) -> None:
-    def cordon(document: Document) -> None:
-        for node in document["nodes"]:
-            node["schedulable"] = False
-
-    code, out, err = scored(capsys, tmp_path, strategy, cordon)
+    code, out, err = scored(capsys, tmp_path, strategy, spoil)
     assert (code, err) == (1, "")
     decisions = json.loads(out)["decisions"]
-    assert {d["why"] for d in decisions} == {"0 of 3 nodes fit: 3 NodeUnschedulable"}
+    assert [(each["node"], each["why"]) for each in decisions] == [(None, why)] * 2
 
 
 OUT_OF_RANGE = [

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from leadline_controller.api.settings import DEFAULT_EXTENDER_ADDRESS
 from leadline_controller.cli.__main__ import run
+from leadline_controller.serve.settings import DEFAULT_EXTENDER_ADDRESS
 
 TLS = ["--ca", "/p/ca.pem", "--cert", "/p/cert.pem", "--key", "/p/key.pem"]
 

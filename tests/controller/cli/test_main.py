@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from leadline_controller.cli import commands
-from leadline_controller.cli.__main__ import built_in, leadline, run
+from leadline_controller.cli.__main__ import OPTIONAL, built_in, leadline, run
 
 from tests.support.distributions import install
 
@@ -34,7 +34,7 @@ def failing(how):
         raise RuntimeError("first line\\nsecond line")
     print("did not fail")
 '''
-COMMANDS = sorted([*built_in(), "experiment"])
+COMMANDS = sorted([*built_in(), *OPTIONAL])
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(
 
 def test_without_a_command_it_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
-    assert "Commands:" in capsys.readouterr().err
+    assert "What is measured:" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("failing_command")
@@ -161,8 +161,8 @@ def test_the_role_installs_the_completion_that_the_command_prints(
     ("typed", "told"),
     [
         (["pla"], ["placements", ":4"]),
-        (["nodes", "-o", "j"], ["json", ":4"]),
-        (["nodes", "-o", ""], ["table", "wide", "json", "yaml", ":4"]),
+        (["nodes", "-o", "j"], ["json", "jsonpath=", ":4"]),
+        (["nodes", "-o", ""], ["table", "wide", "json", "yaml", "name", "jsonpath=", ":4"]),
     ],
 )
 def test_kubectl_completes_the_plugin(typed: list[str], told: list[str], tmp_path: Path) -> None:

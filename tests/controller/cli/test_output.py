@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from leadline_controller.cli.output import clean, emit, show, table, track
+from leadline_controller.cli.output import clean, emit, show, stream, table, track
 
 EXAMPLE = str(Path(__file__).parents[3] / "docs/examples/dacs-fig2.yaml")
 SCORE = [sys.executable, "-m", "leadline_controller.cli", "score", "--snapshot", EXAMPLE]
@@ -25,6 +25,19 @@ def test_json_and_yaml_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == DATA
     emit("yaml", lambda: DATA, lambda _: [])
     assert yaml.safe_load(capsys.readouterr().out) == DATA
+
+
+@pytest.mark.parametrize(
+    ("form", "printed"), [("json", None), ("jsonpath={.pods[*]} {.end}", "1 2 3\n")]
+)
+def test_what_is_streamed_is_printed_as_if_it_were_whole(
+    form: str, printed: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream(form, {"pod": "ü"}, "pods", iter([1, 2]), {"end": 3})
+    streamed = capsys.readouterr().out
+    emit(form, lambda: {"pod": "ü", "pods": [1, 2], "end": 3}, lambda _: [])
+    assert capsys.readouterr().out == streamed
+    assert printed in (None, streamed)
 
 
 def test_nan_is_never_printed() -> None:

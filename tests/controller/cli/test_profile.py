@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,13 +14,8 @@ from typing import Any
 
 import pytest
 from leadline_controller import loops, wiring
-from leadline_controller.cli.__main__ import run
 from leadline_controller.cli.http_timing import TimingError, timed
-from leadline_controller.config import ConfigError, load
-from leadline_controller.framework.model import Pod, PodAnnotations
-from leadline_controller.framework.ports import NodeChanged, PodChanged
-from leadline_controller.parsing.fields import FieldError
-from leadline_controller.scheduling.service_profiles import (
+from leadline_controller.cluster.service_profiles import (
     BoardProfile,
     ServiceProfile,
     ServiceProfiles,
@@ -28,12 +23,17 @@ from leadline_controller.scheduling.service_profiles import (
     with_profile,
     write_profiles,
 )
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.model import Pod, PodAnnotations
+from leadline_controller.framework.ports import NodeChanged, PodChanged
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.settings import ConfigError, load
 
-from tests.controller.api.api_harness import answering, example_controller, node, pod
+from tests.controller.cli.calling import Leadline, calling
+from tests.controller.inspect.harness import answering, example_controller, node, pod
 from tests.support.manual_clock import ManualClock
 from tests.support.ports import free_port
 
-Call = Callable[..., Awaitable[tuple[int, str, str]]]
 LABELS = {"app": "web"}
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_plain_http_is_not_measured(answer: bytes, said: str) -> None
 
 
 async def test_a_redirect_is_told_in_one_line_and_nothing_is_saved(
-    leadline: Call, tmp_path: Path
+    leadline: Leadline, tmp_path: Path
 ) -> None:
     file = tmp_path / "profiles.json"
     with answering_with(b"HTTP/1.1 308 Moved\r\nLocation: /detect/\r\n\r\n") as port:
@@ -200,7 +200,7 @@ def test_a_silent_service_is_not_waited_for() -> None:
 
 
 @pytest.fixture
-async def leadline(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Call]:
+async def leadline(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Leadline]:
     harness = example_controller()
     classed = node("n1", labels={"leadline.dev/class": "pi4"})
     harness.cluster.apply(NodeChanged(classed))
@@ -208,18 +208,12 @@ async def leadline(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Call]:
         harness.cluster.apply(PodChanged(pod(name, labels=LABELS, node_name=at, ip="127.0.0.1")))
     harness.cluster.apply(PodChanged(pod("web-c", labels=LABELS)))
     async with answering(harness) as address:
-
-        async def called(*arguments: str) -> tuple[int, str, str]:
-            command = ["profile", *arguments, "--address", address]
-            code = await asyncio.to_thread(run, command)
-            shown = capsys.readouterr()
-            return code, shown.out, shown.err
-
-        yield called
+        call = calling(capsys, "--address", address)
+        yield lambda *arguments: call("profile", *arguments)
 
 
 async def test_each_board_with_a_replica_is_measured_and_saved(
-    leadline: Call, tmp_path: Path
+    leadline: Leadline, tmp_path: Path
 ) -> None:
     file = tmp_path / "profiles.json"
     with service(0.02) as port:
@@ -234,7 +228,7 @@ async def test_each_board_with_a_replica_is_measured_and_saved(
     assert 20 <= saved.profile_ms()["pi4"] < 100
 
 
-async def test_the_table_shows_boards_and_classes(leadline: Call) -> None:
+async def test_the_table_shows_boards_and_classes(leadline: Leadline) -> None:
     with service(0) as port:
         asked = ("--pods", "app=web", "--port", str(port), "--requests", "3")
         code, out, _ = await leadline(*asked)
@@ -242,7 +236,9 @@ async def test_the_table_shows_boards_and_classes(leadline: Call) -> None:
     assert {"NODE", "n1", "n2", "pi4", "CLASS", "BOARDS"} <= set(out.split())
 
 
-async def test_what_cannot_be_measured_is_said_in_one_line(leadline: Call, tmp_path: Path) -> None:
+async def test_what_cannot_be_measured_is_said_in_one_line(
+    leadline: Leadline, tmp_path: Path
+) -> None:
     damaged = tmp_path / "damaged.json"
     damaged.write_text("{")
     cases = [
@@ -274,9 +270,8 @@ def test_a_class_has_the_mean_of_its_boards_and_the_spread_of_any_request() -> N
 
 
 def test_a_pod_without_a_profile_gets_that_of_its_service() -> None:
-    profiles = ServiceProfiles()
     special = ServiceProfile("default", {**LABELS, "tier": "x"}, {"a": board(7)})
-    profiles.use([profiled(a=board(10)), special])
+    profiles = ServiceProfiles([profiled(a=board(10)), special])
 
     def profile_of(**changed: Any) -> dict[str, float]:
         made = Pod(**{"namespace": "default", "name": "p", "labels": LABELS, **changed})
@@ -327,19 +322,21 @@ def test_a_wrong_file_is_refused_by_its_field(
 async def test_the_controller_follows_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file, clock = tmp_path / "profiles.json", ManualClock()
-    profiles = ServiceProfiles()
-    made = Pod("default", "p", labels=LABELS)
+    """Also for pods that are there already."""
+    file, clock, state = tmp_path / "profiles.json", ManualClock(), ClusterState()
+    state.apply(PodChanged(Pod("default", "p", "uid-p", labels=LABELS)))
 
     async def becomes(expected: dict[str, float]) -> bool:
         for _ in range(9000):
             await clock.advance(10.0)
             await asyncio.sleep(0.01)
-            if dict(profiles.applied(made).annotations.profile_ms) == expected:
+            pod = state.pod("uid-p")
+            assert pod is not None
+            if pod.annotations.profile_ms == expected:
                 return True
         return False
 
-    async with wiring.running(loops.follow_profiles(profiles, file, clock)):
+    async with wiring.running(loops.follow_profiles(state, file, clock)):
         assert await becomes({})
         write_profiles(file, [profiled(a=board(10))])
         assert await becomes({"a": 10})

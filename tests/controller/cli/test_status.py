@@ -1,49 +1,41 @@
 """`leadline status` and `leadline doctor` against a real inspection server."""
 
-import asyncio
 import io
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
-from leadline_controller.api.certificates import CertificateFile
+from leadline_controller import __version__
 from leadline_controller.cli.__main__ import run
 from leadline_controller.cli.status import overview
-from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.ports import ForbiddenError, UnavailableError
+from leadline_controller.history.times import Moment
+from leadline_controller.inspect.parts import Delivery
 from leadline_controller.kube.reachability import ReachabilityLog
-from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.probing.scheduler import ProbingStatus
 from leadline_controller.rescheduling.journal import Journal, Pause
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
-from leadline_controller.scheduling.queue import QueueReading
-from leadline_controller.telemetry.session import BrokerReading
+from leadline_controller.scheduling.queue import QueueStatus
+from leadline_controller.serve.certificates import CertificateFile
+from leadline_controller.telemetry.session import BrokerStatus
 from leadline_wire.v1 import status_pb2 as pb
 from rich.console import Console
 
-from tests.controller.api.api_harness import (
+from tests.controller.cli.calling import Leadline
+from tests.controller.inspect.harness import (
     ControllerHarness,
     account,
-    answering,
     example_controller,
 )
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Leadline = Callable[..., Awaitable[Outcome]]
 HEALTHY, DEGRADED, UNREACHABLE = 0, 1, 3
 
 
@@ -52,23 +44,13 @@ class Parts:
 
     def __init__(self, harness: ControllerHarness) -> None:
         self.harness = harness
-        now_s = harness.now_s
-        self.broker = BrokerReading("10.0.0.2:8883", True, now_s - 100, now_s - 1, 0.8)
+        self.source, now_s = harness.source, harness.now_s
+        self.source.broker = BrokerStatus("10.0.0.2:8883", True, now_s - 100, now_s - 1, 0.8)
         self.server = ReachabilityLog("https://10.0.0.1:6443", lambda: harness.now_s)
         for path in ("/api/v1/nodes", "/api/v1/pods"):
             self.server.succeeded(path)
-        self.queue = QueueReading()
-        self.stuck: list[str] = []
         self.certificates: list[CertificateFile] = []
-        harness.source = replace(
-            harness.source,
-            broker=lambda: self.broker,
-            api_server=lambda: self.server.reading(),
-            queue=lambda: self.queue,
-            stuck=lambda: self.stuck,
-            certificates=self.certificates,
-            options={"alpha": 0.5},
-        )
+        self.source.api_server, self.source.certificates = self.server, self.certificates
 
 
 @pytest.fixture
@@ -80,19 +62,8 @@ def parts() -> Parts:
 
 
 @pytest.fixture
-async def address(parts: Parts) -> AsyncIterator[str]:
-    async with answering(parts.harness) as address:
-        yield address
-
-
-@pytest.fixture
-def leadline(capsys: pytest.CaptureFixture[str], address: str) -> Leadline:
-    async def called(*arguments: str) -> Outcome:
-        code = await asyncio.to_thread(run, [*arguments, "--address", address])
-        captured = capsys.readouterr()
-        return Outcome(code, captured.out, captured.err)
-
-    return called
+def harness(parts: Parts) -> ControllerHarness:
+    return parts.harness
 
 
 async def told(leadline: Leadline) -> tuple[int, Any]:
@@ -104,7 +75,7 @@ async def test_a_healthy_controller(leadline: Leadline) -> None:
     shown = await leadline("status")
     assert (shown.code, shown.err) == (HEALTHY, ""), shown
     for said in (
-        "1.2.3",
+        __version__,
         "leads",
         "standalone",
         "netsched",
@@ -119,7 +90,7 @@ async def test_a_healthy_controller(leadline: Leadline) -> None:
         assert said in shown.out, shown.out
     assert shown.out.splitlines()[-1] == "healthy"
     assert "\x1b" not in shown.out
-    assert "alpha=0.5" in (await leadline("status", "-o", "wide")).out
+    assert "bandwidth=2" in (await leadline("status", "-o", "wide")).out
 
 
 @pytest.mark.parametrize("command", ["status", "doctor"])
@@ -130,7 +101,7 @@ async def test_both_are_the_same_in_json_and_yaml(leadline: Leadline, command: s
     assert data.keys() == yaml.safe_load(as_yaml.out).keys()
     assert data["healthy"] is True
     assert data["broker"]["rtt_ms"] == pytest.approx(0.8)
-    assert data["rescheduling"] is None
+    assert data["rescheduling"]["mode"] == "off"
     assert data["database"]["free_bytes"] is None
 
 
@@ -138,8 +109,8 @@ async def test_both_are_the_same_in_json_and_yaml(leadline: Leadline, command: s
 async def test_for_cron_nothing_is_printed_while_all_is_well(
     parts: Parts, leadline: Leadline, command: str
 ) -> None:
-    assert await leadline(command, "--quiet") == Outcome(HEALTHY, "", "")
-    parts.stuck = ["measuring"]
+    assert await leadline(command, "--quiet") == (HEALTHY, "", "")
+    parts.source.stuck = ["measuring"]
     shown = await leadline(command, "--quiet")
     assert shown.code == DEGRADED
     assert "stuck: measuring" in shown.out
@@ -148,7 +119,7 @@ async def test_for_cron_nothing_is_printed_while_all_is_well(
 async def test_a_silent_broker_is_named_and_no_board_is_online(
     parts: Parts, leadline: Leadline
 ) -> None:
-    parts.broker = replace(parts.broker, heard_s=parts.harness.now_s - 65)
+    parts.source.broker = replace(parts.source.broker, heard_s=parts.harness.now_s - 65)
     shown = await leadline("status")
     assert shown.code == DEGRADED
     (line,) = [line for line in shown.out.splitlines() if line.startswith("error: ")]
@@ -156,14 +127,14 @@ async def test_a_silent_broker_is_named_and_no_board_is_online(
     assert "0 of 4 report" in shown.out
     nodes = json.loads((await leadline("nodes", "-o", "json")).out)["nodes"]
     assert {each["agent"] for each in nodes} == {"unknown"}
-    assert "1.2.3, leads; cannot reach the broker" in (await leadline("version")).out
+    assert f"{__version__}, leads; cannot reach the broker" in (await leadline("version")).out
 
 
 async def test_what_the_broker_does_not_allow_is_in_its_line(
     parts: Parts, leadline: Leadline
 ) -> None:
     limit = "it retains nothing, so all is forgotten"
-    parts.broker = replace(parts.broker, limits=(limit,))
+    parts.source.broker = replace(parts.source.broker, limits=(limit,))
     outcome = await leadline("status", "-o", "json")
     assert outcome.code == HEALTHY
     assert json.loads(outcome.out)["broker"]["limits"] == [limit]
@@ -171,7 +142,9 @@ async def test_what_the_broker_does_not_allow_is_in_its_line(
 
 
 async def test_a_broker_without_a_session_says_why(parts: Parts, leadline: Leadline) -> None:
-    parts.broker = replace(parts.broker, connected=False, why="Connection refused", rtt_ms=None)
+    parts.source.broker = replace(
+        parts.source.broker, connected=False, why="Connection refused", rtt_ms=None
+    )
     code, answer = await told(leadline)
     assert code == DEGRADED
     assert answer["problems"][0]["kind"] == "broker-away"
@@ -183,7 +156,7 @@ async def test_an_api_server_that_is_away(parts: Parts, leadline: Leadline) -> N
     parts.server.failed("/lease", UnavailableError("no answer in time"))
     parts.harness.now_s += 30
     parts.harness.turn.leading = False
-    parts.broker = replace(parts.broker, heard_s=parts.harness.now_s)
+    parts.source.broker = replace(parts.source.broker, heard_s=parts.harness.now_s)
     for name in ("n1", "n2", "guest"):
         parts.harness.report(name)
     code, answer = await told(leadline)
@@ -207,7 +180,7 @@ async def test_a_refusal_is_no_outage(parts: Parts, leadline: Leadline) -> None:
 
 async def test_a_board_whose_reports_end_is_silent(parts: Parts, leadline: Leadline) -> None:
     parts.harness.now_s += 61
-    parts.broker = replace(parts.broker, heard_s=parts.harness.now_s)
+    parts.source.broker = replace(parts.source.broker, heard_s=parts.harness.now_s)
     parts.harness.report("n2")
     nodes = json.loads((await leadline("nodes", "-o", "json")).out)["nodes"]
     assert {each["name"]: each["agent"] for each in nodes} == {
@@ -226,9 +199,26 @@ async def test_a_board_whose_reports_end_is_silent(parts: Parts, leadline: Leadl
     }
 
 
+async def test_whether_notifications_arrive(parts: Parts, leadline: Leadline) -> None:
+    parts.source.delivery = delivery = Delivery("ntfy at ntfy.lan")
+    assert "ntfy at ntfy.lan: none sent yet" in (await leadline("status")).out
+    delivery.since_s = parts.harness.now_s - 300
+    assert "ntfy at ntfy.lan: the last one arrived 5m ago" in (await leadline("status")).out
+    delivery.problem = "no answer within 10 s"
+    shown = await leadline("doctor", "-o", "wide")
+    assert shown.code == DEGRADED
+    for said in (
+        "warning: notifications ntfy at ntfy.lan: the last one has not arrived for 5 min: no",
+        "ntfy at ntfy.lan: the last one has not arrived for 5m (no answer within 10 s)",
+    ):
+        assert said in shown.out, shown.out
+
+
 async def test_the_doctor_spells_out_what_to_do(parts: Parts, leadline: Leadline) -> None:
     parts.harness.report("n2", notes=("under-voltage", "throttled"))
-    parts.queue = QueueReading(active=1, unschedulable=2, unschedulable_pods=("default/huge",))
+    parts.source.queue = QueueStatus(
+        active=1, unschedulable=2, unschedulable_pods=("default/huge",)
+    )
     shown = await leadline("doctor")
     assert shown.code == DEGRADED
     for said in (
@@ -283,7 +273,7 @@ async def test_a_clock_that_was_never_set_cannot_tell_when_anything_ends(
         settings=ReschedulingSettings(),
         running=None,
     )
-    object.__setattr__(parts.harness.source, "rescheduler", lambda: rescheduler)
+    parts.source.rescheduler = rescheduler
     code, answer = await told(leadline)
     assert code == HEALTHY
     assert answer["certificates"] == []
@@ -296,11 +286,11 @@ async def test_the_budget_of_all_boards_is_not_read_in_the_event_loop(
 ) -> None:
     readers = []
 
-    def budget() -> BudgetReading:
+    def budget(_now_s: float) -> ProbingStatus:
         readers.append(threading.current_thread())
-        return BudgetReading()
+        return ProbingStatus()
 
-    object.__setattr__(parts.harness.source, "budget", budget)
+    parts.source.probe_scheduler.budget = budget
     assert (await told(leadline))[0] == HEALTHY
     assert readers
     assert threading.main_thread() not in readers
@@ -311,8 +301,8 @@ async def test_an_uplink_whose_next_test_waits_for_hours_is_told(
 ) -> None:
     waits = replace(account("lte"), bytes_wait_s=5 * 3600.0)
     soon = replace(account("n1"), bytes_wait_s=2700.0)
-    budget = BudgetReading(nodes=(soon,), uplinks=(waits,))
-    object.__setattr__(parts.harness.source, "budget", lambda: budget)
+    budget = ProbingStatus(nodes=(soon,), uplinks=(waits,))
+    parts.source.probe_scheduler.budget = lambda _now_s: budget
     code, answer = await told(leadline)
     assert code == HEALTHY, "a note"
     (problem,) = (p for p in answer["problems"] if p["kind"] == "probing-budget-spent")
@@ -347,7 +337,7 @@ def test_the_line_of_a_part_with_a_problem_is_red() -> None:
 
 
 async def test_names_of_others_cannot_rewrite_the_screen(parts: Parts, leadline: Leadline) -> None:
-    parts.broker = replace(parts.broker, connected=False, why="\x1b[2J\nhealthy")
+    parts.source.broker = replace(parts.source.broker, connected=False, why="\x1b[2J\nhealthy")
     shown = await leadline("status")
     assert "\x1b" not in shown.out
     assert shown.out.splitlines()[-1].startswith("degraded: ")

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from leadline_controller.cli import output
 from leadline_controller.cli.__main__ import leadline, run
 from leadline_controller.cli.http_timing import Timing
-from leadline_controller.lab import lab as labs
+from leadline_lab import lab as labs
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -35,6 +35,9 @@ from tests.support.examples import examples
 REPOSITORY = Path(__file__).parents[3]
 WIDTHS = (40, 60, 80, 120)
 LONGEST_NAME = 253
+# Else there would be nothing to print: no problem for `leadline status --quiet`, and no broker from
+# which `leadline nodes --problems` knows of boards.
+SET_SO: dict[str, object] = {"severity": "error", "answers": True}
 LONGEST_NUMBER = 12  # of what nobody else chooses; the words beside it may be long
 
 
@@ -84,9 +87,8 @@ class Filler:
         elif kind is not None:
             self.fill(getattr(message, field.name))
         else:
-            # Others are no problem, of which `leadline status --quiet` says nothing.
-            value = "error" if field.name == "severity" else self._scalar(field)
-            setattr(message, field.name, value)
+            set_so = SET_SO.get(field.name)
+            setattr(message, field.name, self._scalar(field) if set_so is None else set_so)
 
     def _scalar(self, field: FieldDescriptor) -> Any:
         number = next(self._numbers)
@@ -276,11 +278,18 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_plot", lambda *_: None)
 
 
+# What prints other tables than the example of the help.
+MORE = (
+    *(("nodes",), ("nodes", "--problems"), ("matrix", "n1"), ("matrix", "--worst", "20")),
+    *(("matrix", "--all"), ("matrix", "--sort-by", "rtt")),
+)
+
+
 @pytest.mark.parametrize("form", ["table", "wide"])
-@pytest.mark.parametrize("path", list(listings(leadline)), ids=" ".join)
+@pytest.mark.parametrize("command", [*map(example_of, listings(leadline)), *MORE], ids=" ".join)
 @pytest.mark.usefixtures("elsewhere")
 def test_no_value_is_cut_at_any_width(
-    path: tuple[str, ...],
+    command: Sequence[str],
     form: str,
     address: str,
     tmp_path: Path,
@@ -297,7 +306,7 @@ def test_no_value_is_cut_at_any_width(
         str(renamed(REPOSITORY / each, tmp_path))
         if (REPOSITORY / each).is_file()
         else each.replace("/etc/leadline", str(tmp_path))
-        for each in example_of(path)
+        for each in command
     ]
     code = run([*words, "-o", form])
     assert code in (0, 1), capsys.readouterr().err

@@ -9,13 +9,17 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+import grpc
 import pytest
-from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli import client
 from leadline_controller.cli.__main__ import run
 from leadline_controller.cli.unreachable import NotReachedError, cause_of
+from leadline_controller.serve import grpc_server
+from leadline_controller.serve.settings import ServeSettings, TlsFiles
+from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1.control_pb2_grpc import InspectionStub
 
-from tests.controller.api.api_harness import answering, example_controller
+from tests.controller.inspect.harness import answering, example_controller
 from tests.support.certificates import Authority, Certificate
 from tests.support.ports import free_port
 
@@ -242,11 +246,23 @@ async def test_a_controller_that_answers_has_no_such_cause(
         assert await asyncio.to_thread(cause_of, address, mine) is None
 
 
+async def test_a_controller_with_too_many_calls_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_server, "MAX_CALLS", 1)
+    async with controller() as address, grpc.aio.insecure_channel(address) as channel:
+        watch = InspectionStub(channel).Watch(pb.WatchRequest())
+        await watch.read()
+        _, line = await asked(capsys, "--address", address, code=1)
+        assert f"the controller at {address} has too many calls in progress; try again" in line
+        watch.cancel()
+
+
 def where_to_look(monkeypatch: pytest.MonkeyPatch, now: str, earlier: str) -> None:
-    """Have the command look for controllers of this and of earlier releases there."""
+    """Have the command look for a controller at this socket, and then at this port."""
     monkeypatch.delenv("LEADLINE_ADDRESS", raising=False)
     monkeypatch.setattr(client, "DEFAULT_ADDRESS", now)
-    monkeypatch.setattr(client, "_EARLIER_ADDRESS", earlier)
+    monkeypatch.setattr(client, "DEFAULT_REMOTE_ADDRESS", earlier)
 
 
 def closed() -> str:
@@ -270,8 +286,8 @@ async def test_a_controller_of_an_older_release_answers_at_its_port(
         out, line = await asked(capsys)
         assert "NAME" in out
         assert line.count("\n") == 1
-        assert f"older release answers at {address}" in line
-        assert "update the controller" in line
+        assert f"without certificates answers at {address}" in line
+        assert "leave grpc.address out of its settings" in line
 
 
 async def test_where_one_of_this_release_answers_the_older_port_is_not_asked(

@@ -101,7 +101,7 @@ def test_room_for_a_pending_pod_is_for_that_pod() -> None:
 
 def test_released_room_is_free() -> None:
     here = Cluster()
-    here.state.release("uid-old")
+    here.state.unreserve("uid-old")
     assert here.cpu() == [1000, 0]
 
 

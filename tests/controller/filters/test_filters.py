@@ -1,12 +1,11 @@
 """Each filter against Kubernetes' rules, as tables."""
 
 from math import inf
-from random import Random
 from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import FilterResult, decide
+from leadline_controller.framework.cycle import FilterResult, Rule, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Node, Pod, Taint
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kube_default import KubeDefault
@@ -306,10 +305,11 @@ def test_a_lower_bound_of_the_bandwidth_refuses_no_pod(
     wanting = pod(annotations={"bandwidth-mbps": wanted})
     result = FILTERS["NodeBandwidthFit"](cluster, wanting)
     assert reasons(result) == [reason]
-    decision = decide(cluster, wanting, FILTERS, KubeDefault(), Random(0))
+    decision = decide(cluster, wanting, Rule(KubeDefault(), FILTERS))
     if caveat is None:
         assert decision.node is None
     else:
+        assert result.caveat is not None
         assert result.caveat(0) == caveat
         assert decision.why.endswith(f"; {caveat}" if caveat else "free")
 
@@ -322,13 +322,14 @@ def test_a_decision_says_that_the_bandwidth_that_it_is_for_is_host_limited() -> 
         bandwidth_host_limited=[True, True],
     )
     assert cluster.bandwidth_host_limited().tolist() == [True, False]
-    chosen = decide(cluster, pod(), FILTERS, NetSched(), Random(0))
+    chosen = decide(cluster, pod(), Rule(NetSched(), FILTERS))
     assert chosen.node == "busy"
-    assert chosen.why.endswith("; its bandwidth, 94 Mbit/s, is host-limited")
-    assert "host-limited" not in decide(cluster, pod(), FILTERS, KubeDefault(), Random(0)).why
+    assert chosen.why.endswith("; its bandwidth is at least 94 Mbit/s (the board was busy)")
+    assert "busy" not in decide(cluster, pod(), Rule(KubeDefault(), FILTERS)).why
     wanting = pod(annotations={"bandwidth-mbps": "95"})
-    caveat = FILTERS["NodeBandwidthFit"](cluster, wanting).caveat(0)
-    assert caveat == "at least 94 Mbit/s is known, host-limited"
+    caveat = FILTERS["NodeBandwidthFit"](cluster, wanting).caveat
+    assert caveat is not None
+    assert caveat(0) == "at least 94 Mbit/s is known, the board was busy"
 
 
 def test_a_view_without_measurements_has_no_host_limited_bandwidth() -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from leadline_controller.framework.cluster_objects import NamespaceLabels
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.resources import NamespaceLabels
 
 from tests.controller.builders import pod, view
 from tests.controller.filters.filter_harness import ZONE, passing, reasons, zoned
@@ -55,7 +55,7 @@ NODES = zoned("a", "a", "b", None)
 def test_affinity_and_anti_affinity_apply_to_domains(
     assigned_pods: list[Pod], near: str, away: str
 ) -> None:
-    cluster = view(NODES, assigned_pods=assigned_pods, resources=NAMESPACES)
+    cluster = view(NODES, assigned_pods=assigned_pods, objects=NAMESPACES)
     assert passing("InterPodAffinity", cluster, pod_with("podAffinity", term())) == near
     assert passing("InterPodAffinity", cluster, pod_with("podAntiAffinity", term())) == away
 
@@ -117,7 +117,7 @@ def test_any_term_of_an_anti_affinity_is_enough() -> None:
     ],
 )
 def test_namespaces(fields: dict[str, Any], near: str) -> None:
-    cluster = view(NODES, assigned_pods=[on("n0", namespace="blue")], resources=NAMESPACES)
+    cluster = view(NODES, assigned_pods=[on("n0", namespace="blue")], objects=NAMESPACES)
     wanted = pod_with("podAffinity", term(**fields))
     assert passing("InterPodAffinity", cluster, wanted) == near
 
@@ -140,12 +140,7 @@ def test_a_pod_in_an_unknown_namespace_matches_anti_affinity_only() -> None:
         ({}, {"app": "db"}, "default", "n0 n1 n2 n3"),
         ({}, {"app": "web"}, "blue", "n0 n1 n2 n3"),
         ({"namespaces": ["blue"]}, {"app": "web"}, "blue", "n2 n3"),
-        (
-            {"namespaceSelector": {"matchLabels": {"team": "blue"}}},
-            {"app": "web"},
-            "blue",
-            "n2 n3",
-        ),
+        ({"namespaceSelector": {"matchLabels": {"team": "blue"}}}, {"app": "web"}, "blue", "n2 n3"),
         (
             {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}},
             {"app": "web"},
@@ -159,7 +154,7 @@ def test_an_assigned_pods_anti_affinity_holds_for_its_whole_domain(
     fields: dict[str, Any], labels: dict[str, str], namespace: str, expected: str
 ) -> None:
     guard = on("n1", "guard", affinity=requiring("podAntiAffinity", term(**fields)))
-    cluster = view(NODES, assigned_pods=[guard], resources=NAMESPACES)
+    cluster = view(NODES, assigned_pods=[guard], objects=NAMESPACES)
     wanted = pod(labels=labels, namespace=namespace)
     assert passing("InterPodAffinity", cluster, wanted) == expected
 

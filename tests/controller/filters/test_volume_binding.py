@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from leadline_controller.framework.cluster_objects import Claim, ClusterObject, Volume, VolumePlan
 from leadline_controller.framework.model import Node
-from leadline_controller.framework.resources import Claim, Resource, Volume, VolumePlan
 from leadline_controller.framework.volume_binding import VolumeBinder
-from leadline_controller.kubeobjects.resources import read_csi_driver, read_storage_capacity
+from leadline_controller.kubeobjects.cluster_objects import read_csi_driver, read_storage_capacity
 
 from tests.controller.builders import node, pod, view
 from tests.controller.filters.filter_harness import ZONE, passing, reasons
@@ -22,16 +22,16 @@ def nodes(count: int = 3) -> list[Node]:
 WAIT, STATIC = storage_class(), storage_class("static", "kubernetes.io/no-provisioner")
 
 
-def why(*resources: Resource, wanted: Any = None) -> dict[str, str | None]:
-    return reasons("VolumeBinding", view(nodes(), resources=resources), wanted or using("c"))
+def why(*objects: ClusterObject, wanted: Any = None) -> dict[str, str | None]:
+    return reasons("VolumeBinding", view(nodes(), objects=objects), wanted or using("c"))
 
 
-def fits(*resources: Resource, wanted: Any = None) -> str:
-    return passing("VolumeBinding", view(nodes(), resources=resources), wanted or using("c"))
+def fits(*objects: ClusterObject, wanted: Any = None) -> str:
+    return passing("VolumeBinding", view(nodes(), objects=objects), wanted or using("c"))
 
 
-def plan(at: int, *resources: Resource, wanted: Any = None) -> VolumePlan | None:
-    return VolumeBinder(view(nodes(), resources=resources), wanted or using("c")).plan(at)
+def plan(at: int, *objects: ClusterObject, wanted: Any = None) -> VolumePlan | None:
+    return VolumeBinder(view(nodes(), objects=objects), wanted or using("c")).plan(at)
 
 
 def test_a_bound_claim_goes_where_its_volume_is_reached() -> None:
@@ -81,7 +81,7 @@ def test_a_volume_without_node_affinity_is_reached_from_everywhere() -> None:
 def test_some_claims_make_every_node_infeasible(broken: Claim | None, reason: str) -> None:
     now = storage_class("now", volumeBindingMode="Immediate")
     ebs = replace(volume("ebs"), kind="awsElasticBlockStore")
-    there: list[Resource] = [WAIT, now, volume(), ebs, *([broken] if broken else [])]
+    there: list[ClusterObject] = [WAIT, now, volume(), ebs, *([broken] if broken else [])]
     assert why(*there) == dict.fromkeys(("n0", "n1", "n2"), reason)
 
 
@@ -143,7 +143,7 @@ def test_a_class_provisions_volumes_only_in_its_topologies(
     assert fits(claim(), storage_class(allowedTopologies=topologies)) == expected
 
 
-def capacity(zone: str | None, **fields: Any) -> Resource:
+def capacity(zone: str | None, **fields: Any) -> ClusterObject:
     topology = {} if zone is None else {"nodeTopology": {"matchLabels": {ZONE: zone}}}
     manifest = {"metadata": {"name": f"cap-{zone}"}, "storageClassName": "wait"}
     return read_storage_capacity({**manifest, **topology, **fields})
@@ -162,7 +162,7 @@ def capacity(zone: str | None, **fields: Any) -> Resource:
     ],
 )
 def test_a_driver_that_tracks_capacity_needs_enough_of_it(
-    tracks: bool, capacities: list[Resource], expected: str
+    tracks: bool, capacities: list[ClusterObject], expected: str
 ) -> None:
     driver = read_csi_driver({"metadata": {"name": CSI}, "spec": {"storageCapacity": tracks}})
     assert fits(claim(size="2Gi"), WAIT, driver, *capacities) == expected
@@ -268,7 +268,7 @@ def test_sizes_are_compared_exactly() -> None:
 def test_after_a_plan_its_volumes_are_taken() -> None:
     only = volume("v", "static", size="2Gi", nodes=("n0",))
     one, two = LOCAL, claim("d", "static", size="2Gi")
-    before = view(nodes(), resources=[STATIC, only, one, two])
+    before = view(nodes(), objects=[STATIC, only, one, two])
     todo = VolumeBinder(before, using("c")).plan(0)
     assert todo is not None
     after = before.with_placement(using("c"), 0, volumes=todo)
@@ -279,7 +279,7 @@ def test_after_a_plan_its_volumes_are_taken() -> None:
 
 
 def test_a_claim_with_an_assumed_node_keeps_the_next_pod_there() -> None:
-    before = view(nodes(), resources=[WAIT, claim()])
+    before = view(nodes(), objects=[WAIT, claim()])
     todo = VolumeBinder(before, using("c")).plan(2)
     after = before.with_placement(using("c"), 2, volumes=todo)
     assert passing("VolumeBinding", after, using("c", name="q")) == "n2"

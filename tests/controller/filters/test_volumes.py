@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from leadline_controller.framework.cluster_objects import ClusterObject
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.resources import Resource
-from leadline_controller.kubeobjects.resources import read_attachment, read_csi_node
+from leadline_controller.kubeobjects.cluster_objects import read_attachment, read_csi_node
 
 from tests.controller.builders import node, pod, view
 from tests.controller.filters.filter_harness import ZONE, passing, reasons
@@ -38,17 +38,17 @@ def test_volume_zone(labels: dict[str, str], expected: str) -> None:
         node("both", labels={OLD_ZONE: "z", ZONE: "b"}),
         node("none", labels={"zone": "a"}),
     ]
-    there: list[Resource] = [
+    there: list[ClusterObject] = [
         claim(volume="v"),
         volume(labels=labels, phase="Bound"),
         storage_class(),
     ]
-    assert passing("VolumeZone", view(nodes, resources=there), using("c")) == expected
+    assert passing("VolumeZone", view(nodes, objects=there), using("c")) == expected
 
 
 def test_volume_zone_names_the_volume() -> None:
-    there: list[Resource] = [claim(volume="v"), volume(labels={REGION: "north"})]
-    cluster = view([node("n", labels={REGION: "south"})], resources=there)
+    there: list[ClusterObject] = [claim(volume="v"), volume(labels={REGION: "north"})]
+    cluster = view([node("n", labels={REGION: "south"})], objects=there)
     assert reasons("VolumeZone", cluster, using("c")) == {"n": "volume v is in another region"}
 
 
@@ -99,19 +99,17 @@ def test_a_read_write_once_pod_claim_is_for_one_pod(
 ) -> None:
     assigned_pod = using("c", name="r", nodeName="n", namespace=namespace)
     alone = claim(volume="v", accessModes=[mode])
-    cluster = view(
-        [node("n"), node("m")], assigned_pods=[assigned_pod], resources=[alone, volume()]
-    )
+    cluster = view([node("n"), node("m")], assigned_pods=[assigned_pod], objects=[alone, volume()])
     assert passing("VolumeRestrictions", cluster, using("c")) == expected
 
 
-def limit(name: str, count: int | None, driver: str = CSI) -> Resource:
+def limit(name: str, count: int | None, driver: str = CSI) -> ClusterObject:
     allocatable = {} if count is None else {"allocatable": {"count": count}}
     drivers = [{"name": driver, "nodeID": name, **allocatable}]
     return read_csi_node({"metadata": {"name": name}, "spec": {"drivers": drivers}})
 
 
-def handled(name: str, driver: str = CSI) -> list[Resource]:
+def handled(name: str, driver: str = CSI) -> list[ClusterObject]:
     """A claim bound to a volume of a driver."""
     csi = {"driver": driver, "volumeHandle": f"handle-{name}"}
     return [claim(name, volume=f"v-{name}"), volume(f"v-{name}", csi=csi, phase="Bound")]
@@ -147,13 +145,13 @@ def test_volumes_do_not_exceed_the_limit_of_their_driver(
     count: int | None, assigned_pods: list[Pod], wanted: Pod, fits: bool
 ) -> None:
     there = [*THREE, claim("unbound"), limit("n", count)]
-    cluster = view([node("n"), node("free")], assigned_pods=assigned_pods, resources=there)
+    cluster = view([node("n"), node("free")], assigned_pods=assigned_pods, objects=there)
     full = f"the node holds no more volumes of {CSI}, {count} at most"
     expected = {"n": None if fits else full, "free": None}
     assert reasons("NodeVolumeLimits", cluster, wanted) == expected
 
 
-def attached(name: str, volume_name: str, driver: str = CSI) -> Resource:
+def attached(name: str, volume_name: str, driver: str = CSI) -> ClusterObject:
     spec = {"attacher": driver, "nodeName": "n", "source": {"persistentVolumeName": volume_name}}
     return read_attachment({"metadata": {"name": name}, "spec": spec})
 
@@ -168,22 +166,22 @@ def attached(name: str, volume_name: str, driver: str = CSI) -> Resource:
         ([attached("x", "v-b", "other.example.com")], True),
     ],
 )
-def test_attached_volumes_count(attachments: list[Resource], fits: bool) -> None:
+def test_attached_volumes_count(attachments: list[ClusterObject], fits: bool) -> None:
     there = [*THREE, limit("n", 2), *attachments]
-    cluster = view([node("n")], assigned_pods=[on("n", "a")], resources=there)
+    cluster = view([node("n")], assigned_pods=[on("n", "a")], objects=there)
     assert (passing("NodeVolumeLimits", cluster, using("c")) == "n") is fits
 
 
 def test_only_the_drivers_of_the_pod_count() -> None:
     there = [*handled("a", "other.example.com"), *handled("c"), limit("n", 1)]
-    cluster = view([node("n")], assigned_pods=[on("n", "a")], resources=there)
+    cluster = view([node("n")], assigned_pods=[on("n", "a")], objects=there)
     assert passing("NodeVolumeLimits", cluster, using("c")) == "n"
 
 
 def test_disks_of_a_cloud_count_with_its_driver() -> None:
     ebs = "ebs.csi.aws.com"
     assigned_pod = pod("r", volumes=disk(EBS, volumeID="x"), nodeName="n")
-    cluster = view([node("n")], assigned_pods=[assigned_pod], resources=[limit("n", 1, ebs)])
+    cluster = view([node("n")], assigned_pods=[assigned_pod], objects=[limit("n", 1, ebs)])
     assert passing("NodeVolumeLimits", cluster, pod(volumes=disk(EBS, volumeID="y"))) == ""
     assert passing("NodeVolumeLimits", cluster, pod(volumes=disk(EBS, volumeID="x"))) == "n"
 
@@ -194,7 +192,7 @@ def test_a_node_with_a_pod_that_has_another_pods_claim_does_not_pass(driver: str
         pod("r", volumes=[{"name": "v", "ephemeral": {}}], nodeName="n"), uid="uid-r"
     )
     there = [*THREE, limit("n", 9, driver), claim("r-v")]
-    cluster = view([node("n")], assigned_pods=[ephemeral], resources=there)
+    cluster = view([node("n")], assigned_pods=[ephemeral], objects=there)
     assert reasons("NodeVolumeLimits", cluster, using("c")) == {
         "n": "a pod there mounts another pod's claim"
     }

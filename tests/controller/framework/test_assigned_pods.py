@@ -146,12 +146,12 @@ def test_what_another_thread_reads_does_not_hinder_the_watch() -> None:
     """An array("q") that numpy reads cannot grow."""
     web = pod("w", labels={"app": "web"}, affinity={"podAntiAffinity": {REQUIRED: [NEAR]}})
     shared = AssignedPods().with_pods([(pod("a"), 0), (web, 1)])
-    apart = shared.apart()
-    assert apart.rows is shared.rows
-    assert apart.kinds.values == shared.kinds.values
-    assert apart.anti_affinities.values == shared.anti_affinities.values
-    reading = [np.frombuffer(each, dtype=np.int64) for each in apart.kinds.by_namespace.values()]
+    copy = shared.for_another_thread()
+    assert copy.rows is shared.rows
+    assert copy.kinds.values == shared.kinds.values
+    assert copy.anti_affinities.values == shared.anti_affinities.values
+    reading = [np.frombuffer(each, dtype=np.int64) for each in copy.kinds.by_namespace.values()]
     after = shared.with_pods([(pod("b", labels={"app": "db"}), 0)])
-    assert (len(apart.kinds), len(after.kinds)) == (2, 3)
+    assert (len(copy.kinds), len(after.kinds)) == (2, 3)
     assert [each.tolist() for each in reading] == [[0, 1]]
-    assert apart.kinds.by_label.selected(WEB).tolist() == [False, True]
+    assert copy.kinds.by_label.selected(WEB).tolist() == [False, True]

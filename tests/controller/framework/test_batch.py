@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import ClassVar
 
 import numpy as np
@@ -12,12 +11,12 @@ from leadline_controller.framework.batch import (
     BatchPlan,
     Move,
     Running,
+    checked_plan,
     decide_as_planned,
     decide_batch,
     in_steps,
-    make_plan,
 )
-from leadline_controller.framework.cycle import Better, Decision, Scores
+from leadline_controller.framework.cycle import Better, Decision, Rule, Scores
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Ints
 
@@ -70,7 +69,7 @@ def run(
     for each, at in running:
         cluster = cluster.with_placement(each, at)
     strategy = Planned(BatchPlan(**plan))  # type: ignore[arg-type]
-    return *decide_batch(cluster, pods, running, FILTERS, strategy, Random(0)), strategy
+    return *decide_batch(cluster, pods, running, Rule(strategy, FILTERS)), strategy
 
 
 def test_the_plan_is_followed_and_charged() -> None:
@@ -116,7 +115,7 @@ def test_planned_pods_with_anti_affinity_are_kept_apart() -> None:
     cluster = view([node(n, labels={"kubernetes.io/hostname": n}) for n in "ab"])
     pods = [pod(n, labels={"app": "web"}, affinity=shy) for n in "pq"]
     strategy = Planned(BatchPlan(placed={"default/p": 1, "default/q": 1}))
-    decisions, _, _ = decide_batch(cluster, pods, [], FILTERS, strategy, Random(0))
+    decisions, _, _ = decide_batch(cluster, pods, [], Rule(strategy, FILTERS))
     assert [d.node for d in decisions] == ["b", "a"]
 
 
@@ -207,8 +206,11 @@ def test_a_pod_that_may_not_move_is_allowed_nowhere() -> None:
     cluster = view(NODES).with_placement(here, 0).with_placement(free, 1)
     strategy = Planned()
     running = [(here, 0), (free, 1)]
-    make_plan(
-        *(cluster, [asks("p", 1)], running, FILTERS, strategy, Random(0)),
+    checked_plan(
+        cluster,
+        [asks("p", 1)],
+        running,
+        Rule(strategy, FILTERS),
         may_move=lambda pod: pod.name == "free",
     )
     assert strategy.saw == {
@@ -222,7 +224,7 @@ def test_a_pod_whose_planned_node_is_taken_meanwhile_is_decided_on_alone() -> No
     plan, wanted = BatchPlan({"default/p": 1}), asks("p", 2)
     cluster = view(NODES)
     decisions = [
-        decide_as_planned(there, wanted, plan, FILTERS, Planned(), Random(0))
+        decide_as_planned(there, wanted, plan, Rule(Planned(), FILTERS))
         for there in (cluster, cluster.with_placement(asks("other", 1), 1))
     ]
     assert [(d.node, d.why) for d in decisions] == [

@@ -7,11 +7,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.cycle import (
     Better,
     Decision,
     Filter,
     FilterResult,
+    Rule,
     Scores,
     best,
     decide,
@@ -19,7 +21,6 @@ from leadline_controller.framework.cycle import (
 )
 from leadline_controller.framework.model import CPU, PODS, Pod
 from leadline_controller.framework.queueing_hints import ANY_EVENT, ClusterEvent
-from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.framework.view import ClusterView, Ints
 
 from tests.controller.builders import node, pod, view
@@ -60,7 +61,7 @@ NODES = [node("a"), node("b"), node("c")]
 def run(
     totals: Mapping[str, float], filters: Mapping[str, Filter] | None = None, seed: int = 0
 ) -> Decision:
-    return decide(view(NODES), pod(), filters or {}, Preset(totals), Random(seed))
+    return decide(view(NODES), pod(), Rule(Preset(totals), filters or {}, Random(seed)))
 
 
 def test_the_best_total_wins() -> None:
@@ -88,7 +89,7 @@ def test_the_reason_of_an_unschedulable_pod_counts_the_filters() -> None:
 
 
 def test_without_nodes_the_pod_is_unschedulable() -> None:
-    decision = decide(view([]), pod(), {}, Preset(), Random(0))
+    decision = decide(view([]), pod(), Rule(Preset(), {}))
     assert (decision.node, decision.why) == (None, "no nodes are known")
 
 
@@ -98,6 +99,39 @@ def test_ties_are_broken_by_the_seed_and_mentioned() -> None:
     first, again = (run({"a": 1.0, "b": 1.0, "c": 0.0}, seed=7) for _ in range(2))
     assert first.node == again.node
     assert first.why.endswith("; 2 nodes tied, chosen at random")
+
+
+class Measuring(Preset):
+    """Reads a measurement, so that it does not know of a pod before a report shows it."""
+
+    needs = ("cpu_percent",)
+
+
+def among_tied(recently: list[int], strategy: Preset, *, letter: bool = False) -> list[Decision]:
+    cluster = view(NODES, recently_placed=recently)
+    rules = [Rule(strategy, {}, Random(seed), letter=letter) for seed in range(30)]
+    return [decide(cluster, pod(), rule) for rule in rules]
+
+
+def test_of_tied_nodes_those_with_the_fewest_pods_just_placed_are_left() -> None:
+    tied = Measuring(dict.fromkeys("abc", 1.0))
+    (only,) = {(d.node, d.why) for d in among_tied([1, 2, 0], tied)}
+    assert only == ("c", "no. 2; 3 nodes tied, fewest pods just placed")
+    two = among_tied([1, 2, 1], tied)
+    assert {d.node for d in two} == {"a", "c"}
+    assert two[0].why.endswith("; 3 nodes tied, fewest pods just placed, then chosen at random")
+    assert two[0].priorities() == {"a": 10, "b": 9, "c": 10}
+    assert {d.node for d in among_tied([1, 2, 0], Measuring({"b": 1.0}))} == {"b"}
+
+
+def test_chance_alone_decides_to_the_letter_and_where_nothing_measured_is_read() -> None:
+    totals = dict.fromkeys("abc", 1.0)
+    for found in (
+        among_tied([1, 2, 0], Measuring(totals), letter=True),
+        among_tied([1, 2, 0], Preset(totals)),
+    ):
+        assert {d.node for d in found} == {"a", "b", "c"}
+        assert found[0].why.endswith("; 3 nodes tied, chosen at random")
 
 
 def test_an_unknown_total_is_shown_as_unknown_and_loses() -> None:
@@ -115,7 +149,7 @@ def test_an_unknown_total_is_shown_as_unknown_and_loses() -> None:
     ids=["annotation", "gate"],
 )
 def test_a_pod_with_a_problem_is_unschedulable(wanted: Pod, why: str) -> None:
-    decision = decide(view(NODES), wanted, {}, Preset({"a": 1.0}), Random(0))
+    decision = decide(view(NODES), wanted, Rule(Preset({"a": 1.0}), {}))
     assert decision.node is None
     assert decision.why.startswith(why)
     assert (decision.rejected(), decision.scores()) == ({}, {})
@@ -123,7 +157,7 @@ def test_a_pod_with_a_problem_is_unschedulable(wanted: Pod, why: str) -> None:
 
 def test_a_user_at_an_unknown_node_counts_as_none_and_the_decision_says_so() -> None:
     wanted = pod(annotations={"user-node": "no\nwhere" + "x" * 100})
-    decision = decide(view(NODES), wanted, {}, Preset({"a": 1.0}), Random(0))
+    decision = decide(view(NODES), wanted, Rule(Preset({"a": 1.0}), {}))
     assert decision.node == "a"
     assert decision.warning in decision.why
     assert decision.warning.startswith(
@@ -134,7 +168,7 @@ def test_a_user_at_an_unknown_node_counts_as_none_and_the_decision_says_so() -> 
     assert len(decision.warning) < 200
     assert decision.without_basis().warning == decision.warning
     known = pod(annotations={"user-node": "a"})
-    assert decide(view(NODES), known, {}, Preset({"a": 1.0}), Random(0)).warning == ""
+    assert decide(view(NODES), known, Rule(Preset({"a": 1.0}), {})).warning == ""
 
 
 @pytest.mark.parametrize(
@@ -160,7 +194,7 @@ def test_each_pod_sees_the_placements_before_it() -> None:
     pods = [pod(f"p{i}", requests={"cpu": "3"}) for i in range(4)]
     taken = list(
         decide_in_turn(
-            view(NODES), pods, {"Fit": roomy}, Preset({"a": 3.0, "b": 2.0, "c": 1.0}), Random(0)
+            view(NODES), pods, Rule(Preset({"a": 3.0, "b": 2.0, "c": 1.0}), {"Fit": roomy})
         )
     )
     assert [decision.node for decision, _ in taken] == ["a", "b", "c", None]
@@ -184,7 +218,7 @@ def preemption_reason(wanted: Pod, priorities: Mapping[str, int], *filters: Filt
     assigned_pods = [pod(f"on-{n}", priority=p, nodeName=n) for n, p in priorities.items()]
     cluster = view(NODES, assigned_pods=assigned_pods)
     named = {f"F{i}": test for i, test in enumerate(filters)}
-    return decide(cluster, wanted, named, Preset(), Random(0)).why
+    return decide(cluster, wanted, Rule(Preset(), named)).why
 
 
 @pytest.mark.parametrize(
@@ -260,15 +294,15 @@ def test_an_unschedulable_pod_is_requeued_on_the_events_of_its_failing_filters()
 
 
 def test_without_nodes_a_pod_is_requeued_on_a_new_node() -> None:
-    assert decide(view([]), pod(), FILTERS, Preset(), Random(0)).requeue_on == ClusterEvent.NODES
+    assert decide(view([]), pod(), Rule(Preset(), FILTERS)).requeue_on == ClusterEvent.NODES
 
 
 def test_a_decision_has_the_volume_plan_of_its_claims() -> None:
-    cluster = view(NODES, resources=[storage_class(), claim()])
-    found = decide(cluster, using("c"), FILTERS, Preset({"b": 1.0}), Random(0))
+    cluster = view(NODES, objects=[storage_class(), claim()])
+    found = decide(cluster, using("c"), Rule(Preset({"b": 1.0}), FILTERS))
     assert (found.node, found.volumes()) == ("b", VolumePlan("b", selects=("default/c",)))
-    assert decide(cluster, pod(), FILTERS, Preset(), Random(0)).volumes() is None
-    unresolvable = decide(cluster, using("gone"), FILTERS, Preset(), Random(0))
+    assert decide(cluster, pod(), Rule(Preset(), FILTERS)).volumes() is None
+    unresolvable = decide(cluster, using("gone"), Rule(Preset(), FILTERS))
     assert (unresolvable.node, unresolvable.volumes()) == (None, None)
     assert (
         unresolvable.why
@@ -284,9 +318,11 @@ def test_pods_placed_one_after_the_other_see_each_other_and_their_volumes() -> N
         pod(f"p{i}", labels={"app": "web"}, affinity={"podAntiAffinity": required})
         for i in range(4)
     ]
-    decisions = decide_in_turn(view(nodes), shy, FILTERS, Preset(), Random(0))
+    decisions = decide_in_turn(view(nodes), shy, Rule(Preset(), FILTERS))
     assert sorted(str(d.node) for d, _ in decisions) == ["None", "a", "b", "c"]
-    cluster = view(nodes, resources=[storage_class(), claim()])
+    cluster = view(nodes, objects=[storage_class(), claim()])
     sharing = [using("c", name="first"), using("c", name="second")]
-    found = [d.node for d, _ in decide_in_turn(cluster, sharing, FILTERS, Preset(), Random(1))]
+    found = [
+        d.node for d, _ in decide_in_turn(cluster, sharing, Rule(Preset(), FILTERS, Random(1)))
+    ]
     assert found[0] == found[1]

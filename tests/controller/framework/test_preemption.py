@@ -10,17 +10,14 @@ from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import feasible_nodes, filtered
+from leadline_controller.framework.cluster_objects import DisruptionBudget
+from leadline_controller.framework.cycle import Rule, feasible_nodes, filtered
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.preemption import (
-    Candidate,
-    best_candidates,
-    find_candidates,
-)
-from leadline_controller.framework.resources import DisruptionBudget
+from leadline_controller.framework.preemption import Candidate, best_candidates, find_candidates
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.strategies.kube_default import KubeDefault
 
 from tests.controller.builders import manifest, node, view
 
@@ -59,7 +56,9 @@ def candidates(
     results = filtered(around, wanted, FILTERS)
     assert not feasible_nodes(around, results).size
     placed = [(each, around.table.index[each.node_name or ""]) for each in pods]
-    found = find_candidates(around, wanted, FILTERS, results, placed, budgets, Random(1))
+    found = find_candidates(
+        around, wanted, Rule(KubeDefault(), FILTERS, Random(1)), results, placed, budgets
+    )
     names = around.table.names
     return {
         names[each.node]: ([victim.name for victim in each.victims], each.violations)
@@ -75,10 +74,7 @@ def test_the_least_important_pods_go_and_only_as_many_as_needed() -> None:
         resident("b-equal", "b", 10, cpu="2"),
         resident("c-whole", "c", cpu="2"),
     ]
-    assert candidates(preemptor("500m"), pods) == {
-        "a": (["a-new"], 0),
-        "c": (["c-whole"], 0),
-    }
+    assert candidates(preemptor("500m"), pods) == {"a": (["a-new"], 0), "c": (["c-whole"], 0)}
     assert candidates(preemptor("1"), pods)["a"] == (["a-old", "a-new"], 0)
     assert candidates(preemptor("2"), pods)["a"] == (["a-high", "a-old", "a-new"], 0)
 
@@ -176,7 +172,9 @@ def test_where_a_filter_looks_at_other_nodes_many_are_still_looked_at_one_by_one
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     wanted = preemptor(affinity={"podAntiAffinity": required})
     results = filtered(around, wanted, FILTERS)
-    found = find_candidates(around, wanted, FILTERS, results, pods, (), Random(1))
+    found = find_candidates(
+        around, wanted, Rule(KubeDefault(), FILTERS, Random(1)), results, pods, ()
+    )
     assert least <= len(found) <= len(helped)
     assert {candidate.node for candidate in found} <= helped
     for candidate in found:
@@ -194,7 +192,13 @@ def test_the_node_that_is_nominated_already_is_among_those_looked_at() -> None:
     placed = [(each, around.table.index[each.node_name or ""]) for each in pods]
     for seed in range(5):
         found = find_candidates(
-            around, wanted, FILTERS, results, placed, (), Random(seed), first=250
+            around,
+            wanted,
+            Rule(KubeDefault(), FILTERS, Random(seed)),
+            results,
+            placed,
+            (),
+            first=250,
         )
         assert found[0].node == 250
 
@@ -218,7 +222,9 @@ def test_room_for_a_nominated_pod_of_equal_priority_is_no_room() -> None:
         wanted = preemptor("2", priority)
         results = filtered(around, wanted, FILTERS)
         placed = list(zip(pods, (0, 1), strict=True))
-        found = find_candidates(around, wanted, FILTERS, results, placed, (), Random(1))
+        found = find_candidates(
+            around, wanted, Rule(KubeDefault(), FILTERS, Random(1)), results, placed, ()
+        )
         assert [each.node for each in found] == nodes
 
 

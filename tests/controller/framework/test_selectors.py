@@ -3,9 +3,15 @@
 from typing import Any
 
 import pytest
-from leadline_controller.framework.selectors import Requirement, selects
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.framework.selectors import Requirement, parse_selector, selects
+from leadline_controller.kubeobjects.schema import NodeSelector, Selector
 from leadline_controller.kubeobjects.selectors import read_selector, read_terms
-from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
+
+from tests.support.examples import examples
 
 LABELS = {"app": "web", "cores": "4"}
 
@@ -31,7 +37,8 @@ def expressing(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_a_label_selector(selector: dict[str, Any] | None, matches: bool) -> None:
-    read = read_selector(Fields({"labelSelector": selector}, "term"), "labelSelector")
+    made = None if selector is None else decode(selector, Selector, "")
+    read = read_selector(made, "labelSelector")
     assert selects(read, LABELS) is matches
 
 
@@ -50,7 +57,7 @@ def test_a_label_selector(selector: dict[str, Any] | None, matches: bool) -> Non
 )
 def test_an_invalid_selector_is_an_error(selector: dict[str, Any]) -> None:
     with pytest.raises(FieldError, match=r"term\.labelSelector: expected a label selector"):
-        read_selector(Fields({"labelSelector": selector}, "term"), "labelSelector")
+        read_selector(decode(selector, Selector, ""), "term.labelSelector")
 
 
 @pytest.mark.parametrize(
@@ -81,8 +88,54 @@ def test_node_selector_terms_keep_their_order_and_mark_match_fields() -> None:
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
         {},
     ]
-    assert read_terms(Fields({"nodeSelectorTerms": terms}, "affinity")) == (
+    assert read_terms(decode({"nodeSelectorTerms": terms}, NodeSelector, "")) == (
         (Requirement("zone", "In", ("a",)),),
         (Requirement("metadata.name", "In", ("n1",), on_name=True),),
         (),
     )
+
+
+WORDS = st.from_regex(r"[a-z]([-a-z0-9.]{0,5}[a-z0-9])?", fullmatch=True)
+SEVERAL = st.lists(WORDS, min_size=1, max_size=3).map(tuple)
+REQUIREMENTS = st.one_of(
+    st.builds(Requirement, WORDS, st.sampled_from(["In", "NotIn"]), SEVERAL),
+    st.builds(Requirement, WORDS, st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(
+        Requirement,
+        WORDS,
+        st.sampled_from(["Gt", "Lt"]),
+        st.integers(0, 99).map(lambda n: (str(n),)),
+    ),
+)
+
+
+def written(each: Requirement, space: str, equals: str) -> str:
+    """As somebody types it for kubectl's -l."""
+    several, one = f"({space}{f'{space},{space}'.join(each.values)})", "".join(each.values[:1])
+    match each.operator:
+        case "In" | "NotIn" if len(each.values) == 1 and equals:
+            return f"{each.key}{space}{'!=' if each.operator == 'NotIn' else equals}{space}{one}"
+        case "In" | "NotIn":
+            return f"{each.key} {each.operator.lower()} {several}"
+        case "Gt" | "Lt":
+            return f"{each.key}{space}{'>' if each.operator == 'Gt' else '<'}{space}{one}"
+    return f"{'!' if each.operator == 'DoesNotExist' else ''}{each.key}"
+
+
+@examples(200)
+@given(
+    st.lists(REQUIREMENTS, max_size=3), st.sampled_from(["", " "]), st.sampled_from(["", "=", "=="])
+)
+def test_a_selector_is_read_as_kubectl_writes_it(
+    selector: list[Requirement], space: str, equals: str
+) -> None:
+    text = f",{space}".join(written(each, space, equals) for each in selector)
+    assert parse_selector(text) == tuple(selector)
+
+
+@pytest.mark.parametrize(
+    "text", [",", "a,", "a in b", "a in (b", "=b", "a=b=c", "a b", "!", "a>x", "ä=b", "a" * 1001]
+)
+def test_what_is_no_selector_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]*expected [^\n]*$"):
+        parse_selector(text)

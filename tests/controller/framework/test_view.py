@@ -41,6 +41,7 @@ def test_placing_a_pod_returns_a_new_view() -> None:
     assert after.requested_of(PODS).tolist() == [0, 1]
     assert after.bandwidth_requested_mbps.tolist() == [0.0, 20.0]
     assert after.placed_in_run.tolist() == [0, 1]
+    assert after.recently_placed_pods().tolist() == [0, 1]
     assert after.host_ports == {1: (HostPort("0.0.0.0", "TCP", 80),)}
     assert before.requested_of(PODS).tolist() == [0, 0]
     assert before.bandwidth_requested_mbps.tolist() == [0.0, 0.0]

@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.kubeobjects.amounts import pod_limits, pod_requests, read_resource_list
-from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.kubeobjects.amounts import pod_limits, pod_requests, read_amounts
+from leadline_controller.kubeobjects.schema import PodSpec, PodStatus, Quantities
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.parsing.typed import decode
 
 MIB = 1024**2
 
 
 def requests(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
-    return pod_requests(Fields(spec, "spec"), Fields(status or {}, "status"))
+    read = decode(spec, PodSpec, "spec"), decode(status or {}, PodStatus, "status")
+    return pod_requests(*read, "pod")
 
 
 def container(cpu: str | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
@@ -180,7 +183,7 @@ def limited(cpu: str | None, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_pod_limits(spec: dict[str, Any], expected: dict[str, int]) -> None:
-    assert pod_limits(Fields(spec, "spec")) == expected
+    assert pod_limits(decode(spec, PodSpec, "spec"), "pod") == expected
 
 
 @pytest.mark.parametrize(
@@ -188,22 +191,19 @@ def test_pod_limits(spec: dict[str, Any], expected: dict[str, int]) -> None:
     [
         ({"cpu": "lots"}, "r.cpu: 'lots' is no quantity: expected a number like 500m, 4Gi or 2"),
         ({"cpu": True}, "r.cpu: expected a quantity like 500m, 4Gi or 2, got true"),
-        ({"memory": None}, "r.memory: expected a quantity like 500m, 4Gi or 2, got nothing"),
+        ({"memory": []}, "r.memory: expected a quantity like 500m, 4Gi or 2, got a list"),
         ({"memory": "-1"}, "r.memory: expected a quantity of 0 or more, got text '-1'"),
         ({"memory": float("nan")}, "r.memory: 'nan' is no quantity"),
         ({"memory": 2**100_000}, "r.memory: far too large"),
     ],
-    ids=["text", "flag", "null", "negative", "nan", "huge"],
+    ids=["text", "flag", "list", "negative", "nan", "huge"],
 )
 def test_an_invalid_quantity_names_its_field(amounts: dict[str, Any], message: str) -> None:
     with pytest.raises(FieldError) as caught:
-        read_resource_list(Fields(amounts, "r"))
+        read_amounts(decode(amounts, Quantities, "r"), "r")
     assert str(caught.value).startswith(message)
 
 
 def test_a_number_is_a_quantity() -> None:
-    assert read_resource_list(Fields({"cpu": 2, "memory": 1e9, "pods": 3}, "r")) == {
-        "cpu": 2000,
-        "memory": 10**9,
-        "pods": 3,
-    }
+    found = read_amounts({"cpu": 2, "memory": 1e9, "pods": 3}, "r")
+    assert found == {"cpu": 2000, "memory": 10**9, "pods": 3}

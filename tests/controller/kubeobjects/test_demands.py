@@ -1,11 +1,9 @@
 """Pods with too many constraints are rejected before they cost time."""
 
-from random import Random
-
 import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
-from leadline_controller.framework.cycle import decide
+from leadline_controller.framework.cycle import Rule, decide
 from leadline_controller.kubeobjects.demands import MAX_CONSTRAINTS, MAX_VALUES, MAX_VOLUMES
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.strategies.kube_default import KubeDefault
@@ -29,7 +27,7 @@ def test_a_pod_over_a_limit_is_rejected_with_one_sentence(kind: str) -> None:
     assert read.problem.endswith(", more than Leadline evaluates")
     demands = read.affinity, read.anti_affinity, read.spread, read.required_affinity
     assert not any(demands)
-    decision = decide(view([node("n1")]), read, FILTERS, KubeDefault(), Random(0))
+    decision = decide(view([node("n1")]), read, Rule(KubeDefault(), FILTERS))
     assert (decision.node, decision.why) == (None, read.problem)
 
 
@@ -38,7 +36,7 @@ def test_a_pod_within_the_limits_is_evaluated(kind: str) -> None:
     read = read_pod(largest(kind, 12_000))
     assert read.problem is None
     nodes = [node(f"n{i}", labels={HOST: f"n{i}"}) for i in range(3)]
-    decision = decide(view(nodes), read, FILTERS, KubeDefault(), Random(0))
+    decision = decide(view(nodes), read, Rule(KubeDefault(), FILTERS))
     assert decision.node or decision.why.startswith("0 of 3 nodes fit: ")
 
 

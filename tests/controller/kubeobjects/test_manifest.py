@@ -49,9 +49,9 @@ def test_reads_a_node() -> None:
     )
 
 
-def test_a_node_with_invalid_images_is_still_read() -> None:
+def test_a_node_has_its_images_by_each_of_their_names() -> None:
     names = ["docker.io/library/web@sha256:1", "docker.io/library/web:1"]
-    listed = [{"names": names, "sizeBytes": 42_000_000}, {"names": 7}]
+    listed = [{"names": names, "sizeBytes": 42_000_000}, {"names": None, "sizeBytes": 7}]
     node = read_node({"metadata": {"name": "n"}, "status": {"images": listed}})
     assert [image.name for image in node.images] == names
     assert node.image_layers == {names[0]}
@@ -113,6 +113,43 @@ def test_a_minimal_pod_has_kubernetes_defaults() -> None:
     assert found.requests == {PODS: 1}
     assert found.required_affinity is None
     assert found.node_name is None
+
+
+T = "2030-01-01T00:00:%02dZ"
+RAN = {"terminated": {"startedAt": T % 3, "finishedAt": T % 8}}
+
+
+@pytest.mark.parametrize(
+    ("states", "restarts", "phase", "runs_s", "ended_s"),
+    [
+        ([], 0, "Pending", None, None),
+        ([{"waiting": {"reason": "ContainerCreating"}}], 0, "Pending", None, None),
+        ([{"running": {"startedAt": T % 4}}, {"waiting": {}}], 0, "Pending", None, None),
+        ([{"running": {"startedAt": T % 4}}, RAN], 0, "Running", 4, None),
+        ([{"waiting": {"reason": "CrashLoopBackOff"}}], 3, "Running", 1, None),
+        ([{"running": {"startedAt": T % 40}}], 3, "Running", 1, None),
+        ([{"running": {"startedAt": None}}], 0, "Running", None, None),
+        ([RAN, RAN], 0, "Succeeded", 3, 8),
+    ],
+)
+def test_it_is_known_since_when_a_pod_runs(
+    states: list[Any], restarts: int, phase: str, runs_s: int | None, ended_s: int | None
+) -> None:
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": T % 0}
+    status = {
+        "phase": phase,
+        "startTime": T % 1,
+        "conditions": [{"type": "Ready", "status": "False"}, bound],
+        "containerStatuses": [
+            {"name": str(number), "restartCount": restarts, "state": state}
+            for number, state in enumerate(states)
+        ],
+    }
+    pod = read_pod({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status})
+    assert pod.bound_s is not None
+    at_s = {None: None} | {each: pod.bound_s + each for each in range(60)}
+    assert (pod.runs_s, pod.ended_s) == (at_s[runs_s], at_s[ended_s])
+    assert read_pod({"metadata": {"name": "p"}}).bound_s is None
 
 
 @pytest.mark.parametrize(("phase", "finished"), [("Succeeded", True), ("Failed", True)])
@@ -297,6 +334,7 @@ def test_required_node_affinity_is_a_list_of_terms() -> None:
     )
 
 
+SPREAD = {"topologyKey": "z", "maxSkew": 1}
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -371,7 +409,7 @@ def test_an_invalid_annotation_is_a_problem_of_the_pod() -> None:
         ),
         (
             {"affinity": pod_affinity({"labelSelector": {}})},
-            "topologyKey: expected text, got nothing",
+            "topologyKey: expected the name of a node label, got nothing",
         ),
         (
             {"affinity": pod_affinity({"topologyKey": ""})},
@@ -383,7 +421,7 @@ def test_an_invalid_annotation_is_a_problem_of_the_pod() -> None:
                     {"topologyKey": "z", "labelSelector": expressing("Gt", "1")}
                 )
             },
-            "operator: expected one of In, NotIn, Exists, DoesNotExist, got text 'Gt'",
+            "labelSelector: expected a label selector, got the invalid requirement app Gt ['1']",
         ),
         (
             {"affinity": pod_affinity({"topologyKey": "z", "labelSelector": expressing("In")})},
@@ -394,15 +432,11 @@ def test_an_invalid_annotation_is_a_problem_of_the_pod() -> None:
             "maxSkew: expected a whole number",
         ),
         (
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "Sometimes"}]},
+            {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "Sometimes"}]},
             "whenUnsatisfiable: expected DoNotSchedule or ScheduleAnyway",
         ),
         (
-            {
-                "topologySpreadConstraints": [
-                    {"topologyKey": "z", "maxSkew": 1, "nodeTaintsPolicy": "Maybe"}
-                ]
-            },
+            {"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Maybe"}]},
             "nodeTaintsPolicy: expected Honor or Ignore",
         ),
         (

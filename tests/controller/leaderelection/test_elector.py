@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 
 import pytest
 from leadline_controller.framework.ports import InvalidError, LeaseRecord, UnavailableError
 from leadline_controller.leaderelection.elector import LeaderElector
 
+from tests.controller.leaderelection.electing import running
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_lease import MemoryLease
 
@@ -55,20 +55,6 @@ class SuspendedClock(ManualClock):
 
     def now_s(self) -> float:
         return super().now_s() + self.slept_s
-
-
-@asynccontextmanager
-async def running(
-    clock: ManualClock, *electors: LeaderElector
-) -> AsyncIterator[list["asyncio.Task[None]"]]:
-    tasks = [asyncio.create_task(elector.run()) for elector in electors]
-    try:
-        await clock.advance(0)
-        yield tasks
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def two(lease: MemoryLease, clock: ManualClock) -> tuple[LeaderElector, LeaderElector]:

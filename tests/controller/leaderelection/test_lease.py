@@ -120,11 +120,7 @@ def test_times_that_allow_two_leaders_are_rejected(wrong: dict[str, float]) -> N
     seen_after_s=st.floats(0, 30),
 )
 def test_a_leaders_actions_end_before_another_may_start(
-    clocks: tuple[float, float],
-    speed: float,
-    sent_s: float,
-    answer_s: float,
-    seen_after_s: float,
+    clocks: tuple[float, float], speed: float, sent_s: float, answer_s: float, seen_after_s: float
 ) -> None:
     """In true time, however far apart the clocks are, also if the leader's is a tenth slow."""
     leaders_s, followers_s = clocks

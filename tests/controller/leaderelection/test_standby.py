@@ -6,7 +6,7 @@ from leadline_controller.framework.ports import NotLeadingError
 from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 
-from tests.controller.leaderelection.test_elector import running
+from tests.controller.leaderelection.electing import running
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_lease import MemoryLease

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.model import Node, Owner, Pod, Taint
 from leadline_controller.framework.preferences import PreferenceScores
-from leadline_controller.framework.resources import PodSelector
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.preferences import PREFERENCES
 
@@ -33,9 +33,9 @@ def scored(
     nodes: Sequence[Node],
     wanted: Pod,
     assigned_pods: Sequence[Pod] = (),
-    resources: Sequence[PodSelector] = (),
+    objects: Sequence[PodSelector] = (),
 ) -> PreferenceScores | None:
-    cluster = view(nodes, assigned_pods=assigned_pods, resources=resources)
+    cluster = view(nodes, assigned_pods=assigned_pods, objects=objects)
     return PREFERENCES[plugin][0](cluster, wanted, np.arange(len(nodes)))
 
 

@@ -7,7 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.cycle import (
+    Leeway,
+    Rule,
     Scores,
     Strategy,
     best,
@@ -16,11 +19,10 @@ from leadline_controller.framework.cycle import (
 )
 from leadline_controller.framework.model import Link, Owner, Pod
 from leadline_controller.framework.preferences import nearly_best
-from leadline_controller.framework.resources import PodSelector
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.preferences import rule
-from leadline_controller.rescheduling.plan import PlannedMove, PlanRules, Stay, propose
+from leadline_controller.rescheduling.plan import PlanLimits, PlannedMove, Stay, propose
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.elasticfog import ElasticFog
 from leadline_controller.strategies.response_time import ResponseTime
@@ -50,7 +52,7 @@ class Given(Strategy):
             return f"{total[at]:g} of {candidates.size}"
 
         parts = {"given": total}
-        return Scores(candidates, total, best(total, "lower"), why, parts, self.tolerance)
+        return Scores(candidates, total, best(total, "lower"), why, parts, Leeway(self.tolerance))
 
 
 def preferring(**weights: int) -> Pod:
@@ -90,19 +92,19 @@ TOTALS = {"a": 1.0, "b": 1.5, "c": 2.0, "d": 9.0}
 def test_preferences_decide_within_the_tolerance(
     wanted: Pod, setting: str | float, chosen: str
 ) -> None:
-    decision = decide(view(NODES), wanted, FILTERS, Given(TOTALS), Random(0), rule(setting))
+    decision = decide(view(NODES), wanted, Rule(Given(TOTALS), FILTERS, Random(0), rule(setting)))
     assert decision.node == chosen
 
 
 def test_both_parts_are_told() -> None:
     decision = decide(
-        view(NODES), preferring(b=10, c=20), FILTERS, Given(TOTALS), Random(0), rule("on")
+        view(NODES), preferring(b=10, c=20), Rule(Given(TOTALS), FILTERS, Random(0), rule("on"))
     )
     assert decision.why == "2 of 4; preferred among 3 nodes nearly as good (NodeAffinity 100)"
     shown = {name: parts for name, (_, parts) in decision.scores().items()}
     assert shown["b"] == {"given": 1.5, "preference": 100.0, "NodeAffinity": 50.0}
     assert shown["d"] == {"given": 9.0, "preference": 0.0, "NodeAffinity": 0.0}
-    alone = decide(view(NODES), pod(), FILTERS, Given(TOTALS), Random(0), rule("on"))
+    alone = decide(view(NODES), pod(), Rule(Given(TOTALS), FILTERS, Random(0), rule("on")))
     assert alone.scores()["a"] == (1.0, {"given": 1.0})
     assert alone.why == "1 of 4"
 
@@ -116,7 +118,7 @@ def near(
 ) -> list[int]:
     at, columns = np.arange(len(total)), (np.array(total), np.array(finalists))
     among = None if rivals is None else np.array(rivals)
-    scores = Scores(at, *columns, lambda _: "", base=base, rivals=among)
+    scores = Scores(at, *columns, lambda _: "", leeway=Leeway(base=base, rivals=among))
     found: list[int] = nearly_best(scores, tolerance).tolist()
     return found
 
@@ -159,7 +161,7 @@ def test_each_node_has_a_first_replica_before_any_has_a_second(strategy: Strateg
         },
     )
     pods = [replace(each, preferences=preferring(n0=100).preferences) for each in six()[:4]]
-    placed = decide_in_turn(cluster, pods, FILTERS, strategy, Random(0), rule("on"))
+    placed = decide_in_turn(cluster, pods, Rule(strategy, FILTERS, Random(0), rule("on")))
     assert sorted(str(decision.node) for decision, _ in placed) == ["n0", "n1", "n2", "n3"]
 
 
@@ -180,8 +182,8 @@ def test_a_deployment_of_6_on_4_boards_under_dacs(setting: str, counts: list[int
         node(f"n{i}", cores=cores, gib=cores, labels={HOST: f"n{i}"})
         for i, cores in enumerate((16, 4, 4, 4))
     ]
-    cluster = view(boards, resources=[WEB_SET])
-    placed = decide_in_turn(cluster, six(), FILTERS, Dacs(), Random(0), rule(setting))
+    cluster = view(boards, objects=[WEB_SET])
+    placed = decide_in_turn(cluster, six(), Rule(Dacs(), FILTERS, Random(0), rule(setting)))
     nodes = [decision.node for decision, _ in placed]
     assert sorted((nodes.count(each) for each in set(nodes)), reverse=True) == counts
 
@@ -190,7 +192,8 @@ def test_a_move_does_not_undo_a_preference() -> None:
     wanted = replace(preferring(b=10), uid="u", node_name="b")
     cluster = view(NODES, assigned_pods=[wanted], requested={"pods": [0, 1, 0, 0]})
     by = Given(TOTALS)
-    alone = propose(cluster, wanted, "b", FILTERS, by, PlanRules(min_gain=0.1))
+    limits = PlanLimits(min_gain=0.1)
+    alone = propose(cluster, wanted, "b", Rule(by, FILTERS), limits)
     assert isinstance(alone, PlannedMove)
-    both = PlanRules(min_gain=0.1, prefer=rule("on"))
-    assert isinstance(propose(cluster, wanted, "b", FILTERS, by, both), Stay)
+    both = Rule(by, FILTERS, prefer=rule("on"))
+    assert isinstance(propose(cluster, wanted, "b", both, limits), Stay)

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Sequence
 
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 MEASURED_S = 0.1  # long enough to be what the links can do

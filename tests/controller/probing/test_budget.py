@@ -46,11 +46,11 @@ def test_an_account_tells_shares_of_the_time_that_it_was_open() -> None:
     account.tests = 2
     account.refill(2300.0)
     account.pay(0.9, 600)
-    reading = account.read("n1", 96.0)
-    assert (reading.allowed_share, reading.bytes_per_day, reading.tests) == (0.001, 1000, 2)
-    assert reading.share == reading.hour_share == reading.day_share == 0.9 / 1800
-    assert (reading.bytes, reading.day_bytes, reading.day_bytes_left) == (600, 600, 400)
-    assert (reading.age_s, reading.pings_per_minute) == (1800.0, 96.0)
+    status = account.read("n1", 96.0)
+    assert (status.allowed_share, status.bytes_per_day, status.tests) == (0.001, 1000, 2)
+    assert status.share == status.hour_share == status.day_share == 0.9 / 1800
+    assert (status.bytes, status.day_bytes, status.day_bytes_left) == (600, 600, 400)
+    assert (status.age_s, status.pings_per_minute) == (1800.0, 96.0)
     account.refill(500.0 + 3 * DAY_S)
     account.pay(0.1, 1100)
     later = account.read("n1")
@@ -85,8 +85,8 @@ def test_with_the_default_budget_the_largest_test_never_waits_for_an_hour() -> N
 
 
 def test_an_account_that_was_just_opened_has_spent_nothing() -> None:
-    reading = Account(0.001, 1000.0, 500.0).read("n1")
-    assert (reading.share, reading.hour_share, reading.day_bytes_left) == (0.0, 0.0, 1000)
+    status = Account(0.001, 1000.0, 500.0).read("n1")
+    assert (status.share, status.hour_share, status.day_bytes_left) == (0.0, 0.0, 1000)
 
 
 class Boards:
@@ -136,10 +136,7 @@ def test_a_failed_test_runs_until_both_ends_have_reported_and_costs_all_its_byte
     ends = (running.client, running.server)
     for node, peer, left in ((*ends, (running,)), (*ends[::-1], ())):
         report = pb.BandwidthReport(
-            lease_id=lease_id,
-            peer=peer,
-            outcome=pb.BandwidthReport.FAILED,
-            transferred_bytes=1000,
+            lease_id=lease_id, peer=peer, outcome=pb.BandwidthReport.FAILED, transferred_bytes=1000
         )
         boards.scheduler.on_bandwidth(node, report, 1.0)
         budget = boards.scheduler.budget(1.0)

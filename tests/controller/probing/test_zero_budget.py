@@ -6,10 +6,11 @@ import pytest
 from leadline_controller.probing.bandwidth import BandwidthPlanner
 from leadline_controller.probing.budgets import BandwidthBudget, PlannedTest, Uplink
 from leadline_controller.probing.spending import DAY_S
-from leadline_controller.telemetry.bandwidth import LinkBandwidth, NodeLink
+from leadline_controller.telemetry.link_bandwidth import NodeLink
 
-SUSPECT = LinkBandwidth(5.0, 0.0, former_mbps=100.0, suspected_mbps=5.0)
-LINKS = [NodeLink("field"), NodeLink("pi-1"), NodeLink("pi-2", 100.0, SUSPECT)]
+from tests.controller.probing.planners import suspect
+
+LINKS = [NodeLink("field"), NodeLink("pi-1"), suspect("pi-2")]
 
 
 def started_in_a_day(planner: BandwidthPlanner) -> list[PlannedTest]:

@@ -33,7 +33,7 @@ def test_images_come_back_after_a_restart(tmp_path: Path) -> None:
 )
 def test_damage_costs_only_what_it_hit(tmp_path: Path, damage: bytes) -> None:
     file = tmp_path / "images.jsonl"
-    file.write_bytes(known("a").line().encode() + damage)
+    file.write_bytes(known("a").line() + damage)
     found = list(ImageCache(file, 2**20).load())
     assert found in ([known("a")], [])
     assert ImageCache(file, 2**20).append([known("b")]) is False
@@ -41,7 +41,7 @@ def test_damage_costs_only_what_it_hit(tmp_path: Path, damage: bytes) -> None:
 
 def test_what_an_earlier_release_took_for_no_image_is_asked_for_again() -> None:
     """It wrote [] for an architecture, and did not read indexes that do not say the platform."""
-    line = known("a").line().replace('"amd64":null', '"amd64":[]')
+    line = known("a").line().replace(b'"amd64":null', b'"amd64":[]')
     read = read_line(line)
     assert read is not None
     assert read.layers == {"arm64": known("a").layers["arm64"]}
@@ -102,4 +102,4 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     ],
 )
 def test_lines_are_read_strictly(line: str) -> None:
-    assert read_line(line) is None
+    assert read_line(line.encode()) is None

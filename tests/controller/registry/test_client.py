@@ -599,12 +599,11 @@ BASIC = "Basic Ym9hcmRzOmh1bnRlcjI="
 
 @dataclass
 class Realm:
-    """A registry over TLS with its own realm. challenges: what it sends. oauth: the status of a
-    POST for a token, or None if that gives one. told: what the realm and the registry were told."""
+    """A registry over TLS with its own realm."""
 
-    challenges: list[str]
-    oauth: int | None = None
-    told: list[str] = field(default_factory=list)
+    challenges: list[str]  # what it sends
+    oauth: int | None = None  # the status of a POST for a token, or None if that gives one
+    told: list[str] = field(default_factory=list)  # what the realm and the registry were told
 
     async def answer(self, request: web.Request) -> web.Response:
         if request.method == "POST" and request.path != "/token":

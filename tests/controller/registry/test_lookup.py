@@ -130,16 +130,16 @@ async def test_a_registry_that_is_away_is_left_alone_for_longer_and_longer() -> 
     for _ in range(3600):
         asked += len(await scene.pass_time(1))
     assert asked < 4 * 9, "at most four at once, and seldom"
-    (reading,) = scene.lookup.readings()
-    assert (reading.wanted, reading.images, reading.why) == (9, 0, "reg.example: refused")
-    assert reading.retry_s is not None
-    assert reading.retry_s < 1800 * 1.25
+    (status,) = scene.lookup.statuses()
+    assert (status.wanted, status.images, status.why) == (9, 0, "reg.example: refused")
+    assert status.retry_s is not None
+    assert status.retry_s < 1800 * 1.25
     scene.registry.failing = None
     await scene.pass_time(3000)
     scene.wanted = {WEB: set()}
     await scene.pass_time(10)
     assert WEB in scene.learned
-    assert scene.lookup.readings()[0].why == ""
+    assert scene.lookup.statuses()[0].why == ""
 
 
 class Tarpits(MemoryRegistry):
@@ -230,7 +230,7 @@ async def test_what_is_wanted_beyond_what_can_be_kept_has_a_reason(
     scene.wanted = {f"evil.example/x:{number}": {"evil/"} for number in range(9)}
     scene.wanted[WEB] = {"home/"}
     await until_known(scene, {WEB}, 2)
-    evil, home = scene.lookup.readings()
+    evil, home = scene.lookup.statuses()
     assert home.why == ""
     assert "pods name more than 3 images (x:2 and 6 more)" in evil.why
     scene.wanted = {WEB: {"home/"}}
@@ -287,13 +287,13 @@ async def test_what_is_missing_in_a_mirror_delays_nothing_else(tmp_path: Path) -
         asked += hosts.asked
     assert sorted(scene.learned) == [f"reg.example/{name}:1" for name in "abcd"]
     assert asked.count("GET reg 1") == 1
-    (reading,) = scene.lookup.readings()
-    assert (reading.images, reading.wanted) == (4, 6)
-    assert reading.why == (
+    (status,) = scene.lookup.statuses()
+    assert (status.images, status.wanted) == (4, 6)
+    assert status.why == (
         "mirror.lan:5000: no such image; reg.example: refused (gone:1 and 1 more)"
     )
-    assert reading.retry_s is not None
-    assert reading.retry_s > 250
+    assert status.retry_s is not None
+    assert status.retry_s > 250
     hosts.failures.clear()
     hosts.push("gone", "1", AMD)
     await scene.pass_time(400)
@@ -309,8 +309,8 @@ async def test_a_mirror_that_is_away_leaves_the_registry_itself(tmp_path: Path) 
         asked += hosts.asked
     assert len(scene.learned) == 2
     assert asked.count("GET mirror 1") == 1
-    (reading,) = scene.lookup.readings()
-    assert reading.why == "reg.example: no such image; mirror.lan:5000: no route (none:1)"
+    (status,) = scene.lookup.statuses()
+    assert status.why == "reg.example: no such image; mirror.lan:5000: no route (none:1)"
 
 
 async def test_a_server_that_is_silent_for_some_images_still_has_the_others() -> None:
@@ -363,13 +363,13 @@ async def test_an_index_may_be_within_an_index(depth: int, is_known: bool) -> No
     scene.registry.push("web", "1", nested(AMD)[str(depth)])
     asked = await scene.pass_time()
     assert len(asked) == min(depth, 4) + 1
-    (reading,) = scene.lookup.readings()
+    (status,) = scene.lookup.statuses()
     if is_known:
         assert [len(each) for each in scene.learned[WEB][1].values()] == [2]
-        assert reading.why == ""
+        assert status.why == ""
         return
     assert scene.learned == {}
-    assert "more than 4 indexes within each other for amd64 (web:1)" in reading.why
+    assert "more than 4 indexes within each other for amd64 (web:1)" in status.why
     assert await scene.pass_time(250) == set(), "it is not asked for again at once"
 
 
@@ -390,22 +390,22 @@ async def test_a_mirror_may_have_one_architecture_only() -> None:
     scene.registry.push("web", "1", index({"amd64": AMD, "arm64": other}))
     await scene.pass_time()
     assert list(scene.learned[WEB][1]) == ["amd64"]
-    (reading,) = scene.lookup.readings()
-    assert (reading.images, reading.why) == (1, "reg.example: no such image for arm64 (web:1)")
+    (status,) = scene.lookup.statuses()
+    assert (status.images, status.why) == (1, "reg.example: no such image for arm64 (web:1)")
     assert await scene.pass_time(250) == set()
     scene.registry.push("web", "", other)
     await scene.pass_time(100)
     assert list(scene.learned[WEB][1]) == ["amd64", "arm64"]
-    assert scene.lookup.readings()[0].why == ""
+    assert scene.lookup.statuses()[0].why == ""
 
 
 async def test_an_image_that_no_board_can_run_has_a_reason() -> None:
     scene = Scene()
     scene.architectures = {"riscv64"}
     await scene.pass_time()
-    (reading,) = scene.lookup.readings()
-    assert (reading.images, scene.learned) == (0, {})
-    assert reading.why == "reg.example: nothing for linux on riscv64 (web:1)"
+    (status,) = scene.lookup.statuses()
+    assert (status.images, scene.learned) == (0, {})
+    assert status.why == "reg.example: nothing for linux on riscv64 (web:1)"
     assert await scene.pass_time(1000) == set()
 
 
@@ -439,10 +439,10 @@ async def test_one_bad_image_does_not_stop_the_others() -> None:
     await scene.pass_time()
     await scene.pass_time(1)
     assert list(scene.learned) == [WEB]
-    odd, reading = scene.lookup.readings()
+    odd, status = scene.lookup.statuses()
     assert odd.why.startswith("not a name that can be asked for")
-    assert (reading.images, reading.wanted) == (1, 2)
-    assert reading.why == "reg.example: no such image (none:1)"
+    assert (status.images, status.wanted) == (1, 2)
+    assert status.why == "reg.example: no such image (none:1)"
     assert await scene.pass_time(100) == set()
     assert await scene.pass_time(300) == {"GET none 1"}
 

@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from leadline_controller.framework.images import full_name
+from leadline_controller.framework.image_layers import full_name
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.registry.registries import (
     Credentials,

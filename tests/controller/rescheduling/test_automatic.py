@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
 import pytest
-from leadline_controller.config import Settings
-from leadline_controller.decisions.record import DecisionRecord
-from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Better, Rule, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, PODS, Node, Owner, Pod
 from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.history.record import DecisionRecord
+from leadline_controller.history.store import HistorySettings
 from leadline_controller.rescheduling import rescheduler as reschedulers
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.rescheduling.trigger import Assumptions
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.settings import Settings
 from leadline_controller.wiring import Controller, running
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.tasks import until
 
 PATIENCE_S = 90.0
 
@@ -57,8 +58,9 @@ class Scene:
         given = {"mode": "automatic", "worse_for_s": 0.1, "cooldown_s": 0.0, **settings}
         given |= {"timeout_s": 0.2, "budgets": HourlyBudgets(9, 9, 9)}
         moves = ReschedulingSettings(**given)  # type: ignore[arg-type]
-        whole = Settings(rescheduling=moves, decisions=history or HistorySettings())
-        self.controller = Controller(whole, self.cluster)
+        whole = Settings(warm_up_s=0.0, rescheduling=moves, decisions=history or HistorySettings())
+        rule = Rule(ByBandwidth(), FILTERS, Random(1))
+        self.controller = Controller(whole, self.cluster, rule)
         self._builder = TelemetryBuilder()
         self._builder.state = self.controller.telemetry
         for name in names:
@@ -74,12 +76,6 @@ class Scene:
 _FIELDS = ("namespace", "name", "uid", "requests", "node_name", "owner")
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110  # it changes in many places
-            await asyncio.sleep(0.02)
-
-
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reschedulers, "_LOOK_S", 0.02)
@@ -88,10 +84,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_link_that_stays_worse_moves_the_pod() -> None:
     here = Scene()
-    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
     async with (
-        here.controller.rescheduling(how),
-        running(here.controller.scheduler(how).run()),
+        running(*here.controller.placing()),
     ):
         here.measure(80.0)
         await asyncio.sleep(0.3)
@@ -102,7 +96,6 @@ async def test_a_link_that_stays_worse_moves_the_pod() -> None:
 
         await until(lambda: here.cluster.pod("default/web").terminating)
         rescheduler = here.controller.rescheduler
-        assert rescheduler is not None
         await until(lambda: rescheduler.last[0])
         (outcome,) = rescheduler.last[1]
         assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
@@ -112,7 +105,6 @@ async def test_an_error_does_not_end_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = Scene()
-    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
     looks = []
 
     def fail(*_: object) -> list[object]:
@@ -122,7 +114,7 @@ async def test_an_error_does_not_end_it(
         return []
 
     monkeypatch.setattr(Assumptions, "look", fail)
-    async with here.controller.rescheduling(how), running(here.controller.scheduler(how).run()):
+    async with running(*here.controller.placing()):
         await until(lambda: len(looks) > 5)
     errors = [each for each in caplog.records if each.levelname == "ERROR"]
     assert len(errors) == 1
@@ -149,13 +141,12 @@ async def test_what_was_assumed_survives_a_restart(
     monkeypatch.setattr(Assumptions, "look", look_on)
     monkeypatch.setattr(DecisionRecord, "measured", measured_on)
     history = HistorySettings(tmp_path / "decisions.db")
-    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
     first = Scene(("n1",), history)
     first.cluster.put_pod(replace(first.cluster.pod("default/web"), uid="new", node_name=None))
     first.measure(80.0)
     async with (
         first.controller.storing_decisions(),
-        running(first.controller.scheduler(how).run()),
+        running(*first.controller.placing()),
     ):
         await until(lambda: first.cluster.pod("default/web").node_name is not None)
     placed = first.cluster.pod("default/web")
@@ -165,11 +156,9 @@ async def test_what_was_assumed_survives_a_restart(
     again.measure(9.0)  # the first that the new controller measures
     async with (
         again.controller.storing_decisions(),
-        again.controller.rescheduling(how),
-        running(again.controller.scheduler(how).run()),
+        running(*again.controller.placing()),
     ):
         rescheduler = again.controller.rescheduler
-        assert rescheduler is not None
         await until(lambda: rescheduler.last[0])
         (outcome,) = rescheduler.last[1]
     assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
@@ -182,17 +171,16 @@ async def test_what_the_decision_knew_counts_and_not_what_is_first_looked_at() -
     here = Scene(("n1",))
     here.cluster.put_pod(replace(here.cluster.pod("default/web"), uid="new", node_name=None))
     here.measure(80.0)
-    how = SchedulingProfile(ByBandwidth(), FILTERS, Random(1))
-    async with running(here.controller.scheduler(how).run()):
+    control = here.controller
+    async with running(Scheduler(here.cluster, control.step, on_change=control.notify).run()):
         await until(lambda: here.cluster.pod("default/web").node_name is not None)
         here.measure(9.0)
         here.measure(9.0)
         for name in ("n2", "n3"):
             here.cluster.put_node(Node(name, {CPU: 4000, PODS: 9}))
         here.cluster.put_pod(replace(here.cluster.pod("default/web"), ready=True))
-        async with here.controller.rescheduling(how):
-            rescheduler = here.controller.rescheduler
-            assert rescheduler is not None
+        rescheduler = control.rescheduler
+        async with running(rescheduler.run()):
             await until(lambda: rescheduler.last[0])
             (outcome,) = rescheduler.last[1]
     assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import CPU, MEMORY, PODS, PendingResize, Pod, Preferences
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import ClusterView
@@ -38,9 +39,7 @@ def cluster(pod: Pod, *cores: float, used_on_n1: float = 0.0) -> ClusterView:
 
 
 def answered(pod: Pod, *cores: float, used_on_n1: float = 0.0) -> DemandAnswer:
-    found = answer_demand(
-        cluster(pod, *cores, used_on_n1=used_on_n1), pod, FILTERS, Dacs(), Random(0)
-    )
+    found = answer_demand(cluster(pod, *cores, used_on_n1=used_on_n1), pod, Rule(Dacs(), FILTERS))
     assert found is not None
     return found
 
@@ -75,7 +74,7 @@ def test_what_it_prefers_decides_between_nodes_that_are_nearly_equal(
     here = (Requirement("metadata.name", "In", ("n3",), on_name=True),)
     pod = replace(resized(3), preferences=Preferences(nodes=((1, here),)))
     there = cluster(pod, 4, 8.1, 8, used_on_n1=3)
-    found = answer_demand(there, pod, FILTERS, Dacs(), Random(0), rule(setting))
+    found = answer_demand(there, pod, Rule(Dacs(), FILTERS, Random(0), rule(setting)))
     assert found is not None
     assert (found.case, found.target) == ("migrate", target)
 
@@ -118,7 +117,7 @@ def test_it_stays_if_not_even_its_present_size_fits_where_the_most_is_left() -> 
 def test_other_pods_are_left_alone(changed: dict[str, Any]) -> None:
     pod = resized(3)
     there = cluster(pod, 2, 8)
-    assert answer_demand(there, replace(pod, **changed), FILTERS, Dacs(), Random(0)) is None
+    assert answer_demand(there, replace(pod, **changed), Rule(Dacs(), FILTERS)) is None
 
 
 CONTAINER = {"name": "main", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}

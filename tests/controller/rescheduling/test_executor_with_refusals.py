@@ -22,8 +22,8 @@ from leadline_controller.rescheduling.executor import Executor, ExecutorHooks, M
 from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 
-from tests.controller.rescheduling.test_plans_with_failures import Leads
 from tests.controller.scheduling.harness import node
+from tests.support.leadership import Leads
 from tests.support.manual_clock import ManualClock
 from tests.support.workload_cluster import Faults, FaultyApi, WorkloadCluster
 
@@ -78,13 +78,7 @@ class Stage:
         self.journal = Journal(self.api, HourlyBudgets(9, 9, 9))
         hooks = ExecutorHooks(lambda _: "", lambda _: True, self.clock.now_s)
         return Executor(
-            self.api,
-            self.state,
-            self.journal,
-            hooks,
-            self.clock,
-            Leads(),
-            timeout_s=12.0,
+            self.api, self.state, self.journal, hooks, self.clock, Leads(), timeout_s=12.0
         )
 
     async def follow(self) -> None:
@@ -226,9 +220,7 @@ async def test_an_end_that_could_not_be_noted_is_noted_before_the_next_move(stag
     await asyncio.wait([back])
 
 
-async def test_a_move_that_was_noted_without_an_answer_is_not_open_for_ever(
-    stage: Stage,
-) -> None:
+async def test_a_move_that_was_noted_without_an_answer_is_not_open_for_ever(stage: Stage) -> None:
     stage.cluster.faults.after = 1.0
     assert (await stage.move(5, lambda _: None)).ending == "refused"
     stage.cluster.faults.stop()
@@ -302,3 +294,17 @@ async def test_the_cost_outlives_the_controller(stage: Stage) -> None:
     stage.cluster._workloads["default/d0"] = replace(stage.deployment(), extra=None)
     assert await stage.executor.adopt() == []
     assert cost(stage, "n1") == 7
+
+
+async def test_a_controller_that_takes_over_knows_whose_place_a_replacement_has(
+    stage: Stage,
+) -> None:
+    await with_cost(stage, 7)
+    stage.api.errors["scale down"] = InvalidError("422: no")
+    await stage.move(30, lambda _: None)
+    replacement = stage.pod("n2")
+    assert stage.state.replaced_by(replacement.uid) is None
+    await stage.executor.adopt()
+    moved = stage.state.replaced_by(replacement.uid)
+    assert moved is not None
+    assert (moved.node_name, moved.deletion_cost) == ("n1", 7)  # and not that of the first to go

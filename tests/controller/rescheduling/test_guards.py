@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leadline_controller.framework.cluster_objects import Claim, DisruptionBudget, Volume
 from leadline_controller.framework.model import ClaimUse, Owner, Pod
-from leadline_controller.framework.resources import Claim, DisruptionBudget, Volume
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.kubeobjects.manifest import read_pod
-from leadline_controller.rescheduling.guards import Guards, Neighbourhood
+from leadline_controller.rescheduling.guards import Guards
 from leadline_controller.rescheduling.journal import HOUR_S, HourlyBudgets, MoveNote
 
 from tests.controller.builders import manifest
@@ -41,7 +41,7 @@ def budget(name: str = "b", allowed: int = 1, app: str = "web") -> DisruptionBud
 
 def why(pod: Pod, *others: Pod, **around: Any) -> str:
     near: dict[str, Any] = {"budgets": [], "claims": {}, "volumes": {}, "now_s": NOW_S, **around}
-    return Guards(Neighbourhood(pods=[pod, *others], **near)).why_it_stays(pod)
+    return Guards(pods=[pod, *others], **near).why_it_stays(pod)
 
 
 def test_a_ready_pod_of_a_replica_set_may_move() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.config import ConfigError, load
 from leadline_controller.rescheduling.journal import (
     MOVES,
     PAUSED,
@@ -18,6 +17,7 @@ from leadline_controller.rescheduling.journal import (
     MoveNote,
     Pause,
 )
+from leadline_controller.settings import ConfigError, load
 
 from tests.support.examples import examples
 from tests.support.memory_cluster import MemoryCluster

@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.config import Settings
-from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.batch import Move, suggested_steps
-from leadline_controller.framework.cycle import Filter, Strategy, filters_with
+from leadline_controller.framework.batch import Move, decide_batch, suggested_steps
+from leadline_controller.framework.cycle import Filter, Rule, Strategy
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -27,19 +24,20 @@ from leadline_controller.framework.model import (
     Pod,
 )
 from leadline_controller.framework.view import ClusterView
-from leadline_controller.leaderelection.elector import SOLE_LEADER
+from leadline_controller.history.times import Moment
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import Mode, ReschedulingSettings
 from leadline_controller.scheduling.batches import BatchPlanner, NoMoves
-from leadline_controller.scheduling.decision_step import DecisionProfile
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.settings import Settings
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_controller.strategies.shared.capacity import is_cloud
 from leadline_controller.wiring import Controller, running
 from leadline_experiments.kubedsm.simulation import empty_cluster, make_pod
+from leadline_experiments.optimum.kubedsm import quality
 
-from tests.controller.rescheduling.test_plans_with_failures import Leads
 from tests.controller.scheduling.harness import node
+from tests.support.leadership import Leads
 from tests.support.manual_clock import ManualClock
 from tests.support.workload_cluster import Faults, FaultyApi, WorkloadCluster
 
@@ -72,11 +70,18 @@ class Site:
             mode, cooldown_s=cooldown_s, timeout_s=12.0, budgets=budgets
         )
         api = FaultyApi(self.cluster, self._leads)
-        self.controller = Controller(Settings(rescheduling=settings), api, SOLE_LEADER, self.clock)
-        now = lambda: Moment("boot", self.clock.now_s(), 0.0)  # noqa: E731
-        self.controller.decisions = DecisionLog(now=now)
-        self.profile = SchedulingProfile(
-            strategy, FILTERS, Random(1), batch_window_s=WINDOW_S, suggest_interval_s=INTERVAL_S
+        whole = Settings(
+            warm_up_s=0.0,
+            rescheduling=settings,
+            batch_window_s=WINDOW_S,
+            suggest_interval_s=INTERVAL_S,
+        )
+        self.controller = Controller(
+            whole,
+            api,
+            Rule(strategy, FILTERS, Random(1)),
+            clock=self.clock,
+            now=lambda: Moment("boot", self.clock.now_s(), 0.0),
         )
 
     async def pass_s(self, seconds: int) -> None:
@@ -132,12 +137,8 @@ async def site(
     made = Site(strategy or KubeDsm(), mode, budgets, cooldown_s)
 
     async def run() -> None:
-        controller = made.controller
-        async with (
-            controller.rescheduling(made.profile),
-            running(controller.scheduler(made.profile).run()) as scheduling,
-        ):
-            await scheduling
+        async with running(*made.controller.placing()) as placing:
+            await placing
 
     task = asyncio.create_task(run())
     try:
@@ -174,7 +175,6 @@ async def test_all_moves_of_a_suggestion_are_made_although_a_workload_rests_afte
         assert made.where("d1") == ["far", "far"], "it rests"
         await made.pass_s(40)
         assert "far" not in made.where("d1")
-        assert made.controller.rescheduler is not None
         assert {ending for ending, n in made.controller.rescheduler.endings.items() if n} == {
             "moved"
         }
@@ -197,7 +197,6 @@ async def test_a_move_ends_when_the_old_pod_has() -> None:
         while not made.steps("evict"):
             await made.pass_s(1)
         await made.pass_s(10)
-        assert made.controller.rescheduler is not None
         assert made.steps("evict") == 1
         assert made.controller.rescheduler.is_busy
         made.cluster.lingers = False
@@ -209,9 +208,9 @@ async def test_a_move_ends_when_the_old_pod_has() -> None:
 @pytest.mark.parametrize("seed", [0, 5, 8, 12, 24, 38])
 def test_a_batch_moves_nothing_that_gains_nothing(seed: int, *, is_awaited: bool) -> None:
     random, view, strategy = Random(seed), empty_cluster(), KubeDsm()
-    profile = DecisionProfile(strategy, FILTERS, random)
-    planner: Any = BatchPlanner(ClusterState(), profile, strategy, NoMoves)
-    view, running = at_random(view, random, planner._filters)
+    rule = Rule(strategy, FILTERS, random)
+    planner: Any = BatchPlanner(ClusterState(), rule, NoMoves())
+    view, running = at_random(view, random, rule.filters)
     waits = replace(make_pod("A", 99), node_selector={"nowhere": "true"} if is_awaited else {})
     plans = 0
     while True:
@@ -223,17 +222,61 @@ def test_a_batch_moves_nothing_that_gains_nothing(seed: int, *, is_awaited: bool
         view = after(view, running, steps)
 
 
+@pytest.mark.parametrize("room", ["free", "capacity"])
 @pytest.mark.parametrize("seed", range(40))
-def test_suggestions_come_to_an_end(seed: int) -> None:
-    """Where pods can only change places by way of the cloud, a suggestion may gain nothing."""
-    random, view, strategy = Random(seed), empty_cluster(), KubeDsm()
-    filters = filters_with(FILTERS, strategy)
-    view, running = at_random(view, random, filters)
+def test_suggestions_come_to_an_end(seed: int, room: str) -> None:
+    """Where pods can only change places by way of the cloud, or where match leaves out the pod for
+    which another has left, a suggestion may gain nothing."""
+    random, view, strategy = Random(seed), empty_cluster(), KubeDsm(room=room)
+    rule = Rule(strategy, FILTERS, random)
+    view, running = at_random(view, random, rule.filters)
     suggestions = 0
-    while steps := suggested_steps(view, list(running.values()), filters, strategy, random):
+    while steps := suggested_steps(view, list(running.values()), rule):
         suggestions += 1
         assert suggestions < 10, [step.pod.key for step in steps]
         view = after(view, running, steps)
+
+
+def test_in_a_shortage_pods_leave_the_edge_if_told_so_and_only_where_quality_gains() -> None:
+    """Suggestions for 40 drawn clusters, with the free room of the edge and with its capacity."""
+    sent = 0
+    for seed in range(40):
+        found = {}
+        for room in ("free", "capacity"):
+            random, strategy = Random(seed), KubeDsm(room=room)
+            rule = Rule(strategy, {"NodeResourcesFit": FILTERS["NodeResourcesFit"]}, random)
+            view, running = at_random(empty_cluster(), random, rule.filters)
+            pods, names = [pod for pod, _ in running.values()], view.table.names
+            _, plan, _ = decide_batch(view, [], list(running.values()), rule)
+            nodes = {key: names[node] for key, (_, node) in running.items()}
+            nodes |= {move.pod.key: names[move.target] for move in plan.moves}
+            left = [move for move in plan.moves if is_cloud(view)[move.target]]
+            found[room] = quality(view, pods, strategy, nodes), left
+            came = {move.pod.key for move in plan.moves if is_cloud(view)[move.source]}
+            assert all(set(move.room_for) == came for move in left), seed
+        (free, none), (capacity, left) = found.values()
+        sent += bool(left)
+        assert none == [], seed
+        assert capacity > free + 1e-9 if left else capacity >= free - 1e-9, seed
+    assert sent == 21
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_pods_that_never_wait_are_placed_without_migration(seed: int) -> None:
+    random = Random(seed)
+    view, running = at_random(empty_cluster(), random, FILTERS)
+    new = [make_pod(random.choice("ABCD"), 90 + number) for number in range(3)]
+
+    def plan(pods: Sequence[Pod], **options: Any) -> tuple[Mapping[str, int], list[object]]:
+        rule = Rule(KubeDsm(room="capacity", **options), FILTERS, Random(seed))
+        _, made, _ = decide_batch(view, pods, list(running.values()), rule)
+        return made.placed, [(move.pod.key, move.target) for move in made.moves]
+
+    assert plan(new, new_pods="never-wait") == plan(new, suggest=0)
+    assert plan([], new_pods="never-wait") == plan([])
+    assert plan([replace(pod, gated=True) for pod in new]) == ({}, []), (
+        "without a pod to place it is no suggestion either"
+    )
 
 
 @pytest.mark.parametrize("mode", ["off", "manual"])
@@ -248,7 +291,6 @@ async def test_nothing_moves_by_itself_unless_it_is_automatic(mode: Mode) -> Non
 async def test_a_pause_holds_suggestions_back() -> None:
     async with site() as made:
         await with_two_in_the_cloud(made)
-        assert made.controller.rescheduler is not None
         await made.controller.rescheduler.pause(None, "not now")
         await made.pass_s(30)
         assert made.where("d1") == ["far", "far"]
@@ -280,9 +322,12 @@ async def test_a_step_that_fails_cancels_those_after_it_and_no_pod_is_lost() -> 
         assert "far" not in made.where("d1")
 
 
-async def test_a_batch_waits_for_the_pods_that_make_room_for_it() -> None:
+@pytest.mark.parametrize("new_pods", ["may-wait", "never-wait"])
+async def test_a_batch_waits_for_the_pods_that_make_room_for_it_unless_it_never_waits(
+    new_pods: str,
+) -> None:
     """d0 fills the edge and asks for nothing of it; d1 asks for all of its pods there."""
-    async with site(KubeDsm(room="capacity", qos_target=0.0, a=1.0)) as made:
+    async with site(KubeDsm(room="capacity", qos_target=0.0, new_pods=new_pods)) as made:
         made.cluster.add_workload("d0", 4, None, scaled=True)
         await made.pass_s(6)
         waits = []
@@ -302,7 +347,9 @@ async def test_a_batch_waits_for_the_pods_that_make_room_for_it() -> None:
         assert waits[-1] == ([waits[-1][0][0]], 1)
         assert waits[-1][0][0] in ("e1", "e2")
         placed = next(at for at, (d1, _) in enumerate(waits) if d1 and d1[0])
-        assert waits[placed][0][0] in ("e1", "e2"), "it never was in the cloud"
+        was_in_cloud = waits[placed][0] == ["far"]
+        assert was_in_cloud == (new_pods == "never-wait")
+        assert not was_in_cloud or placed <= 1, "the suggester brings it later"
         assert made.cluster.healthy("d0") == 4
 
 

@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import Move
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import Link, Pod, PodAnnotations
 from leadline_controller.rescheduling.plan import (
     Plan,
+    PlanLimits,
     PlannedMove,
-    PlanRules,
     Stay,
     gain_of,
-    make_plan,
     of_moves,
+    plan_moves,
 )
 from leadline_controller.strategies.response_time import ResponseTime
 
@@ -34,12 +35,12 @@ def placed(name: str, on: str, cpu: str = "1") -> Pod:
 
 
 def plan_of(
-    likes: dict[str, float], pods: list[Pod], nodes: list[Any], rules: PlanRules | None = None
+    likes: dict[str, float], pods: list[Pod], nodes: list[Any], rules: PlanLimits | None = None
 ) -> Plan:
     requested = [sum(p.requests["cpu"] for p in pods if p.node_name == each.name) for each in nodes]
     made = view(nodes, requested={"cpu": requested}, assigned_pods=pods)
     running = [(p, str(p.node_name)) for p in pods]
-    return make_plan(made, running, FILTERS, Liking(likes), rules or PlanRules())
+    return plan_moves(made, running, Rule(Liking(likes), FILTERS), rules or PlanLimits())
 
 
 def test_the_pod_moves_to_the_best_node_with_its_gain() -> None:
@@ -81,7 +82,7 @@ def spread(*replicas_on: str) -> Plan:
     requested = [sum(p.requests["cpu"] for p in pods if p.node_name == n.name) for n in nodes]
     made = view(nodes, links=links, assigned_pods=pods, requested={"cpu": requested})
     running = [(p, str(p.node_name)) for p in pods]
-    return make_plan(made, running, FILTERS, ResponseTime(), PlanRules())
+    return plan_moves(made, running, Rule(ResponseTime(), FILTERS), PlanLimits())
 
 
 def test_replicas_that_are_spread_do_not_pile_up_on_the_best_node() -> None:
@@ -103,7 +104,7 @@ def test_a_replica_moves_to_the_best_node_that_has_none() -> None:
 def test_rules_keep_pods_and_doubtful_values_count_last() -> None:
     nodes = [node("n1"), node("n2")]
     pods = [placed("kept", "n1"), placed("doubted", "n1")]
-    rules = PlanRules(
+    rules = PlanLimits(
         may_move=lambda p, _: "it is kept" if p.name == "kept" else "",
         reliable=lambda *_: "the bandwidth of n2 is old",
     )
@@ -131,7 +132,7 @@ def test_the_largest_gain_comes_first_and_a_plan_has_an_end() -> None:
     likes = {"n1": 1.0, "n2": 5.0, "n3": 10.0}
     assert [m.pod.name for m in plan_of(likes, pods, nodes).moves] == ["much", "little"]
 
-    plan = plan_of(likes, pods, nodes, PlanRules(most=1))
+    plan = plan_of(likes, pods, nodes, PlanLimits(most=1))
 
     assert [m.pod.name for m in plan.moves] == ["much"]
     assert "1 moves at most" in plan.stays[0].why

@@ -9,23 +9,21 @@ import asyncio
 import os
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.config import Settings
-from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule
+from leadline_controller.history.times import Moment
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.settings import Settings
 from leadline_controller.wiring import Controller, running
 
 from tests.controller.scheduling.harness import node
 from tests.kube.moving import Liking
+from tests.support.leadership import Leads
 from tests.support.manual_clock import ManualClock
 from tests.support.workload_cluster import Faults, FaultyApi, WorkloadCluster
 
@@ -33,27 +31,6 @@ PLANS = int(os.environ.get("MOVES_PLANS", "40"))
 NODES = ["n1", "n2", "n3", "n4"]
 BUDGETS = HourlyBudgets(workload=2, node=4, cluster=6)
 HOUR_S = 3600.0
-
-
-@dataclass
-class Leads:
-    """A leadership that a test ends, as a fence that closes."""
-
-    live: bool = True
-    _ended: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def leads(self) -> bool:
-        return self.live
-
-    def left_s(self) -> float:
-        return 10.0 if self.live else 0.0
-
-    def holder(self) -> str:
-        return "me" if self.live else ""
-
-    async def wait(self) -> None:
-        if not self.live:
-            await self._ended.wait()
 
 
 class World:
@@ -82,14 +59,18 @@ class World:
             "manual", cooldown_s=0.0, timeout_s=12.0, budgets=BUDGETS, min_gain=0.1
         )
         api = FaultyApi(self.cluster, leads)
-        made = Controller(Settings(rescheduling=settings), api, leads, self.clock, ClusterState())
-        now = lambda: Moment("boot", self.clock.now_s(), 0.0)  # noqa: E731
-        made.decisions = DecisionLog(now=now)
-        how = SchedulingProfile(Liking(self.likes), FILTERS, Random(1))
+        made = Controller(
+            Settings(warm_up_s=0.0, rescheduling=settings),
+            api,
+            Rule(Liking(self.likes), FILTERS, Random(1)),
+            leadership=leads,
+            clock=self.clock,
+            now=lambda: Moment("boot", self.clock.now_s(), 0.0),
+        )
 
         async def run() -> None:
-            async with made.rescheduling(how), running(made.scheduler(how).run()) as scheduling:
-                await scheduling
+            async with running(*made.placing()) as placing:
+                await placing
 
         self._tasks.append(asyncio.create_task(run()))
         self.controller = made
@@ -137,7 +118,7 @@ class World:
             faults.before, faults.after = random.choice([(0.0, 0.0), (0.2, 0.1), (0.6, 0.3)])
             faults.refused, faults.conflict = random.choice([(0.0, 0.0), (0.5, 0.4)])
 
-    async def settle(self) -> None:
+    async def calm_down(self) -> None:
         """Let all be well again, and wait until nothing happens any more."""
         self.cluster.faults.stop()
         self.cluster.never_ready.clear()
@@ -163,13 +144,13 @@ async def one_plan(seed: int) -> World:
         await world.run_for(12, calm=True)
         world.cluster.witness.begun.clear()
         world.likes.update({name: world.random.uniform(1, 10) for name in NODES})
-        done = world.controller.rescheduler.submit(world.plan())  # type: ignore[union-attr]
+        done = world.controller.rescheduler.submit(world.plan())
         await world.run_for(world.random.randint(20, 60))
         if done.done() and not done.cancelled():
             world.outcomes.update(each.ending for each in done.result())
         else:
             world.outcomes["the controller was killed"] += 1
-        await world.settle()
+        await world.calm_down()
     finally:
         await world.end()
     return world

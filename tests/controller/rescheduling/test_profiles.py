@@ -1,13 +1,16 @@
 """Profiles of services that are only in the controller's file count for moves as for placements."""
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.config import Settings
+from leadline_controller.cluster.service_profiles import (
+    BoardProfile,
+    ServiceProfile,
+    ServiceProfiles,
+)
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import (
     CPU,
     PODS,
@@ -18,18 +21,14 @@ from leadline_controller.framework.model import (
     PodAnnotations,
 )
 from leadline_controller.framework.ports import Relisted
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.preferences import rule
 from leadline_controller.rescheduling import resized
 from leadline_controller.rescheduling.demand import DemandAnswer, answer_demand
-from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingSettings
-from leadline_controller.scheduling.scheduler import SchedulingProfile
-from leadline_controller.scheduling.service_profiles import (
-    BoardProfile,
-    ServiceProfile,
-    ServiceProfiles,
-)
+from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
+from leadline_controller.settings import Settings
 from leadline_controller.strategies.response_time import ResponseTime
-from leadline_controller.wiring import Controller
+from leadline_controller.wiring import Controller, running
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 from tests.support.manual_clock import ManualClock
@@ -57,21 +56,18 @@ def web(**changed: Any) -> Pod:
 
 
 @pytest.fixture
-def how() -> SchedulingProfile:
-    profiles = ServiceProfiles()
-    boards = dict.fromkeys(PING_MS, BOARD)
-    profiles.use([ServiceProfile("default", {"app": "web"}, boards)])
-    return SchedulingProfile(
-        ResponseTime(), FILTERS, Random(1), profiles=profiles, prefer=rule("on")
-    )
+def how() -> Rule:
+    return Rule(ResponseTime(), FILTERS, Random(1), rule("on"))
 
 
-def controller(pod: Pod) -> Controller:
+def controller(pod: Pod, how: Rule) -> Controller:
     nodes = [Node(name, {CPU: 4000, PODS: 9}) for name in PING_MS]
     nodes.append(Node("gate", {CPU: 4000, PODS: 9}, unschedulable=True))
     clock = ManualClock(1000.0)
     settings = Settings(rescheduling=ReschedulingSettings("automatic", cooldown_s=0.0))
-    made = Controller(settings, MemoryCluster(nodes), clock=clock, state=ClusterState())
+    made = Controller(settings, MemoryCluster(nodes), how, clock=clock)
+    service = ServiceProfile("default", {"app": "web"}, dict.fromkeys(PING_MS, BOARD))
+    made.state.use_profiles(ServiceProfiles([service]))
     made.state.apply(Relisted(tuple(nodes), (pod,)))
     telemetry = TelemetryBuilder()
     telemetry.state = made.telemetry
@@ -82,39 +78,33 @@ def controller(pod: Pod) -> Controller:
     return made
 
 
-async def test_a_plan_and_its_checks_know_the_profile(how: SchedulingProfile) -> None:
-    here = controller(web())
-    async with here.rescheduling(how):
-        rescheduler = here.rescheduler
-        assert isinstance(rescheduler, Rescheduler)
-        plan = await rescheduler.plan()
+async def test_a_plan_and_its_checks_know_the_profile(how: Rule) -> None:
+    rescheduler = controller(web(), how).rescheduler
+    plan = await rescheduler.plan()
 
-        assert [(m.target, m.score, m.better_score) for m in plan.moves] == [("n2", 70.0, 15.0)]
-        (move,) = plan.moves
-        assert rescheduler._refusal(move) == ""
-        assert rescheduler._fits_beside(replace(move, pod=web()))
+    assert [(m.target, m.score, m.better_score) for m in plan.moves] == [("n2", 70.0, 15.0)]
+    (move,) = plan.moves
+    assert rescheduler._refusal(move) == ""
+    assert rescheduler._fits_beside(move)
 
 
 async def test_a_resized_pod_is_looked_at_with_its_profile_and_what_it_prefers(
-    how: SchedulingProfile, monkeypatch: pytest.MonkeyPatch
+    how: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[DemandAnswer | None] = []
-    preferring: list[object] = []
 
-    def answer(*args: Any) -> DemandAnswer | None:
-        found.append(answer_demand(*args))
-        preferring.append(args[-1])
+    def answer(view: ClusterView, pod: Pod, by: Rule) -> DemandAnswer | None:
+        assert by is how
+        found.append(answer_demand(view, pod, by))
         return None
 
     monkeypatch.setattr(resized, "answer_demand", answer)
     held, wanted = {CPU: 1000, PODS: 1}, {CPU: 2000, PODS: 1}
-    here = controller(web(resize=PendingResize("Infeasible", held, wanted)))
-    async with here.rescheduling(how):
-        for observe in here._listeners:
-            observe(Relisted((), (here.state.pod("uid-web") or web(),)))
+    here = controller(web(resize=PendingResize("Infeasible", held, wanted)), how)
+    async with running(here.resized.run()):
+        here.notify(Relisted((), (here.state.pod("uid-web") or web(),)))
         await here.clock.advance(60.0)  # type: ignore[attr-defined]
 
     assert found
     assert found[0] is not None
-    assert preferring[0] is how.prefer
     assert (found[0].case, found[0].target) == ("migrate", "n2")

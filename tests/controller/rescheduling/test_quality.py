@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 from leadline_controller.rescheduling.quality import why_unreliable
-from leadline_controller.telemetry.bandwidth import COUNTERS, LinkBandwidth, NodeLink
-from leadline_controller.telemetry.link_readings import LinkReading
-from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_controller.telemetry.link_bandwidth import COUNTERS, LinkBandwidth, NodeLink
+from leadline_controller.telemetry.link_status import LinkStatus
+from leadline_controller.telemetry.state import Agent, Board, TelemetryState, TimesToLive
 
 from tests.controller.builders import node, pod, view
 
 NOW_S = 10_000.0
 GOOD = LinkBandwidth(90.0, NOW_S - 60)
-MEASURED = LinkReading("n1", "user", 5.0, NOW_S - 10, "icmp", "measured", 0.5)
+MEASURED = LinkStatus("n1", "user", 5.0, NOW_S - 10, "icmp", "measured", 0.5)
 
 
 @dataclass
@@ -23,18 +23,18 @@ class Known:
     """What the telemetry knows, in place of a TelemetryState."""
 
     bandwidths: dict[str, LinkBandwidth | None] = field(default_factory=dict)
-    pairs: list[LinkReading] = field(default_factory=list)
+    pairs: list[LinkStatus] = field(default_factory=list)
     ages_s: dict[str, float | None] = field(default_factory=dict)
     ttl: TimesToLive = field(default_factory=TimesToLive)
 
     def node_links(self, names: list[str], now_s: float) -> list[NodeLink]:
         return [NodeLink(name, bandwidth=self.bandwidths.get(name, GOOD)) for name in names]
 
-    def links(self, now_s: float, estimated_from: Any, node: str) -> list[LinkReading]:
+    def links(self, now_s: float, estimated_from: Any, node: str) -> list[LinkStatus]:
         return self.pairs
 
-    def report_age_s(self, node: str, now_s: float) -> float | None:
-        return self.ages_s.get(node, 5.0)
+    def board(self, node: str, now_s: float) -> Board:
+        return Board(Agent(node), age_s=self.ages_s.get(node, 5.0))
 
 
 def why(needs: tuple[str, ...], known: Known, stated: float | None = None) -> str:
@@ -48,7 +48,7 @@ def why(needs: tuple[str, ...], known: Known, stated: float | None = None) -> st
     [
         ({}, "", ""),
         ({"at_s": NOW_S - 901}, "measured 901 s ago", "measured 901 s ago"),
-        ({"former_mbps": 50.0}, "another one is to decide", "another one is to decide"),
+        ({"suspected_mbps": 50.0}, "another one is to decide", "another one is to decide"),
         ({"source": COUNTERS}, "not from a test", "not from a test"),
         ({"lower_bound": True}, "may do more", ""),
     ],

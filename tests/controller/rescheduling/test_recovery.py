@@ -8,12 +8,10 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.config import Settings
-from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.ports import ClusterError, ForbiddenError, UnavailableError
+from leadline_controller.history.times import Moment
 from leadline_controller.rescheduling.executor import Executor
 from leadline_controller.rescheduling.journal import HourlyBudgets, Journal, MoveNote
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
@@ -23,12 +21,12 @@ from leadline_controller.rescheduling.rescheduler import (
     Rescheduler,
     ReschedulingSettings,
 )
-from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.settings import Settings
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.wiring import Controller, running
 
-from tests.controller.rescheduling.test_plans_with_failures import Leads
 from tests.controller.scheduling.harness import node
+from tests.support.leadership import Leads
 from tests.support.manual_clock import ManualClock
 from tests.support.workload_cluster import Faults, FaultyApi, WorkloadCluster
 
@@ -65,19 +63,16 @@ class Led:
         self.api = Api(self.cluster, self.leads)
         settings = ReschedulingSettings(mode, cooldown_s=0.0, timeout_s=12.0)
         self.controller = Controller(
-            Settings(rescheduling=settings),
+            Settings(warm_up_s=0.0, rescheduling=settings),
             self.api,
-            self.leads,
-            self.clock,
-            ClusterState(),
+            Rule(KubeDsm(), FILTERS, Random(1)),
+            leadership=self.leads,
+            clock=self.clock,
+            now=lambda: Moment("boot", self.clock.now_s(), 0.0),
         )
-        now = lambda: Moment("boot", self.clock.now_s(), 0.0)  # noqa: E731
-        self.controller.decisions = DecisionLog(now=now)
-        self.how = SchedulingProfile(KubeDsm(), FILTERS, Random(1))
 
     @property
     def rescheduler(self) -> Rescheduler:
-        assert self.controller.rescheduler is not None
         return self.controller.rescheduler
 
     async def pass_s(self, seconds: int) -> None:
@@ -100,11 +95,8 @@ async def led(mode: Mode = "automatic", error: ClusterError | None = None) -> As
     made.api.error = error
 
     async def run() -> None:
-        async with (
-            made.controller.rescheduling(made.how),
-            running(made.controller.scheduler(made.how).run()) as scheduling,
-        ):
-            await scheduling
+        async with running(*made.controller.placing()) as placing:
+            await placing
 
     task = asyncio.create_task(run())
     try:

@@ -3,14 +3,11 @@
 from typing import Any
 
 import pytest
-from leadline_controller.config import Settings
-from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import Owner, Pod
 from leadline_controller.framework.ports import Workload
-from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingProfile
+from leadline_controller.settings import Settings
 from leadline_controller.wiring import Controller
 
-from tests.kube.moving import Liking
 from tests.support.memory_cluster import MemoryCluster
 
 WEB = Pod("default", "web-1", "uid-1", owner=Owner("ReplicaSet", "web-set", "uid-set"))
@@ -25,14 +22,7 @@ async def test_no_pod_runs_beside_one_of_a_deployment_that_recreates(
 ) -> None:
     cluster = MemoryCluster()
     cluster.put_workload(Workload("default", "web", "uid-web", "", 1, **fields), "web-set")
-    parts = Controller(Settings(), cluster)
-    rescheduler = Rescheduler(
-        *(cluster, parts.state, parts.telemetry, parts.decisions),
-        ReschedulingProfile(Liking(), FILTERS),
-        parts.settings.rescheduling,
-        parts.clock,
-        parts.leadership,
-    )
+    rescheduler = Controller(Settings(), cluster).rescheduler
 
     found = await rescheduler._executor.replacement_first(WEB)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from leadline_controller.framework.cluster_objects import Claim, ClusterObject, Volume
 from leadline_controller.framework.model import (
     AffinityTerm,
     Disk,
@@ -12,11 +13,6 @@ from leadline_controller.framework.model import (
     Node,
     SpreadConstraint,
     Taint,
-)
-from leadline_controller.framework.resources import (
-    Claim,
-    Resource,
-    Volume,
 )
 from leadline_controller.framework.selectors import Requirement
 
@@ -82,5 +78,5 @@ def delete_pod(name: str) -> Action:
     return lambda harness: harness.cluster.remove_pod(f"default/{name}")
 
 
-def put_resource(resource: Resource) -> Action:
-    return lambda harness: harness.cluster.put_resource(resource)
+def put_object(made: ClusterObject) -> Action:
+    return lambda harness: harness.cluster.put_object(made)

@@ -8,13 +8,14 @@ from random import Random
 from typing import Any
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.cycle import Rule, Strategy
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import Event, Leadership
+from leadline_controller.history.log import DecisionLog
 from leadline_controller.leaderelection.elector import SOLE_LEADER
-from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.scheduling.decision_step import DecisionStep
+from leadline_controller.scheduling.scheduler import Scheduler
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -49,28 +50,29 @@ class CountingCluster(MemoryCluster):
 class SchedulerHarness:
     """A scheduler with everything that it needs."""
 
-    def __init__(self, cluster: CountingCluster, **profile: Any) -> None:
+    def __init__(self, cluster: CountingCluster, **options: Any) -> None:
         self.cluster = cluster
-        self.clock = profile.pop("clock", None) or ManualClock()
-        self.telemetry = profile.pop("telemetry", None) or TelemetryState(TimesToLive())
+        self.clock = options.pop("clock", None) or ManualClock()
+        self.telemetry = options.pop("telemetry", None) or TelemetryState(TimesToLive())
         self.state = ClusterState()
         self.decisions = DecisionLog()
-        strategy: Strategy = profile.pop("strategy", KubeDefault())
-        filters = profile.pop("filters", FILTERS)
-        self.leadership: Leadership = profile.pop("leadership", SOLE_LEADER)
-        self.profile = SchedulingProfile(strategy, filters, Random(7), **profile)
+        strategy: Strategy = options.pop("strategy", KubeDefault())
+        filters = options.pop("filters", FILTERS)
+        self.leadership: Leadership = options.pop("leadership", SOLE_LEADER)
+        rule = Rule(strategy, filters, Random(7), options.pop("prefer", None))
+        warm_up_s = options.pop("warm_up_s", 0.0)
+        self.step = DecisionStep(
+            self.state, self.telemetry, self.decisions, rule, self.clock, warm_up_s
+        )
         self.phases: list[str] = []
         self.victims: list[int] = []
         self.scheduler = Scheduler(
             cluster,
-            self.state,
-            self.telemetry,
-            self.decisions,
-            self.profile,
-            self.clock,
+            self.step,
             self.leadership,
             observe=lambda phase, _s: self.phases.append(phase),
             on_preempted=self.victims.append,
+            **options,
         )
 
     @asynccontextmanager

@@ -44,7 +44,7 @@ def online(
         for name, mib in zip(("n1", "n2", "n3"), scenario.before_mib, strict=True)
         if mib
     ]
-    there = [replace(pod, node_name=pod.name.removeprefix("before-")) for pod in before]
+    there = [replace(pod, node_name=pod.name.removeprefix("before-"), runs_s=0.0) for pod in before]
     pending = [replace(pod, uid=f"uid-{pod.name}") for pod in wanted]
     nodes = [replace(node, bandwidth_mbps=node.bandwidth_mbps) for node in view.nodes]
     return nodes, [*there, *pending], reported(scenario, at_s, rename or {})

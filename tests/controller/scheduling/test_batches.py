@@ -74,13 +74,12 @@ class ByHand:
 
 
 def harness_of(
-    cluster: CountingCluster, strategy: BatchStrategy, moves: ByHand | None = None, **profile: Any
+    cluster: CountingCluster, strategy: BatchStrategy, moves: ByHand | None = None, **options: Any
 ) -> SchedulerHarness:
-    made = SchedulerHarness(cluster, strategy=strategy, **{"batch_window_s": WINDOW_S, **profile})
+    made = SchedulerHarness(cluster, strategy=strategy, **{"batch_window_s": WINDOW_S, **options})
     if moves is not None:
         made.scheduler = Scheduler(
-            *(cluster, made.state, made.telemetry, made.decisions, made.profile, made.clock),
-            moves=lambda: moves,
+            cluster, made.step, moves=moves, **{"batch_window_s": WINDOW_S, **options}
         )
     return made
 
@@ -95,7 +94,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "to_thread", run)
 
 
-async def settle(harness: SchedulerHarness, duration_s: float = 0.0) -> None:
+async def pass_time(harness: SchedulerHarness, duration_s: float = 0.0) -> None:
     await harness.clock.advance(duration_s)
     await harness.clock.advance(0)
 
@@ -105,15 +104,15 @@ async def test_pods_that_come_within_the_window_are_planned_together() -> None:
     strategy = Planned(placed={"default/p": 1, "default/q": 1})
     harness = harness_of(cluster, strategy)
     async with harness.running():
-        await settle(harness, 0.3)
+        await pass_time(harness, 0.3)
         cluster.put_pod(pod("q"))
-        await settle(harness, 0.1)
+        await pass_time(harness, 0.1)
         assert (strategy.batches, cluster.bound) == ([], {})
-        await settle(harness, 0.2)
+        await pass_time(harness, 0.2)
         assert strategy.batches == [["p", "q"]]
         assert harness.where() == {"p": "b", "q": "b"}
         cluster.put_pod(pod("r"))
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert strategy.batches == [["p", "q"], ["r"]]
         assert harness.where()["r"] == "a", "without a plan it is decided on alone"
 
@@ -131,10 +130,10 @@ async def test_a_pod_that_goes_or_changes_during_the_window_is_seen_as_it_is() -
     strategy = Planned(placed={"default/q": 0})
     harness = harness_of(cluster, strategy)
     async with harness.running():
-        await settle(harness, 0.1)
+        await pass_time(harness, 0.1)
         cluster.remove_pod("default/p")
         cluster.put_pod(replace(pod("q", cpu=2000)))
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert strategy.batches == [["q"]]
         assert harness.where() == {"q": "b"}, "it no longer fits where it was planned"
 
@@ -144,8 +143,8 @@ async def test_a_batch_has_a_limit_and_the_rest_is_the_next_one() -> None:
     strategy = Planned()
     harness = harness_of(CountingCluster([node("a", pods=1000)], pods), strategy)
     async with harness.running():
-        await settle(harness, WINDOW_S)
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert [len(batch) for batch in strategy.batches] == [MOST_IN_BATCH, 3]
         assert set(harness.where().values()) == {"a"}
 
@@ -154,7 +153,7 @@ async def test_if_the_strategy_fails_its_pods_are_placed_one_by_one() -> None:
     strategy = Planned(errors=[ValueError("odd")], placed={"default/p": 1})
     harness = harness_of(CountingCluster([node("a"), node("b")], [pod("p")]), strategy)
     async with harness.running():
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert harness.where() == {"p": "a"}
 
 
@@ -172,27 +171,27 @@ async def test_a_pod_waits_for_the_moves_that_make_room_and_others_do_not() -> N
     moves = ByHand()
     harness = harness_of(cluster, strategy, moves)
     async with harness.running():
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert moves.begun == [["there"]]
         assert harness.where() == {"there": "a", "p": None, "q": "c"}
-        await settle(harness, 70)  # longer than an unschedulable pod waits
+        await pass_time(harness, 70)  # longer than an unschedulable pod waits
         assert harness.where()["p"] is None
         (waits,) = harness.events("p")
         assert (waits.type, waits.reason) == ("Normal", "WaitingForMoves")
         assert waits.message.startswith("a is planned for it, after 1 moves that make room")
 
         cluster.put_pod(replace(there, node_name="b"))
-        await settle(harness)
+        await pass_time(harness)
         cluster.put_pod(pod("thief", cpu=1000))
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert harness.where()["thief"] == "c", "the room on a is kept"
         assert moves.done is not None
         moves.done.set_result(True)
-        await settle(harness)
+        await pass_time(harness)
         assert harness.where()["p"] == "a"
         cluster.remove_pod("default/p")
         cluster.put_pod(pod("next", cpu=1000))
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert harness.where()["next"] == "a", "nothing is kept any more"
 
 
@@ -201,14 +200,14 @@ async def test_if_a_move_fails_the_pod_goes_where_it_can_alone() -> None:
     moves = ByHand()
     harness = harness_of(cluster, strategy, moves)
     async with harness.running():
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert moves.done is not None
         moves.done.set_result(False)
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert harness.where()["p"] in ("b", "c")
         assert len(moves.begun) == 1, "it does not wait for the same moves again"
         cluster.put_pod(pod("next", cpu=1000))
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert harness.where()["next"] in ("b", "c")
 
 
@@ -216,10 +215,10 @@ async def test_moves_that_never_end_hold_a_pod_for_a_limited_time() -> None:
     cluster, strategy, _ = full_edge()
     harness = harness_of(cluster, strategy, ByHand())
     async with harness.running():
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert harness.where()["p"] is None
-        await settle(harness, 3600.0)
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, 3600.0)
+        await pass_time(harness, WINDOW_S)
         assert harness.where()["p"] in ("b", "c")
 
 
@@ -229,7 +228,7 @@ async def test_the_end_of_the_controller_waits_for_no_move() -> None:
     harness = harness_of(cluster, strategy, moves)
     async with asyncio.timeout(90):
         async with harness.running():
-            await settle(harness, WINDOW_S)
+            await pass_time(harness, WINDOW_S)
             assert moves.done is not None
             assert not moves.done.done()
     assert harness.where()["p"] is None
@@ -240,18 +239,18 @@ async def test_a_waiting_pod_may_be_deleted() -> None:
     moves = ByHand()
     harness = harness_of(cluster, strategy, moves)
     async with harness.running():
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         cluster.remove_pod("default/p")
         cluster.put_pod(replace(there, node_name="b"))
-        await settle(harness)
+        await pass_time(harness)
         cluster.put_pod(pod("next", cpu=1000))
         assert moves.done is not None
         moves.done.set_result(True)
-        await settle(harness, WINDOW_S)
-        await settle(harness, 70)
+        await pass_time(harness, WINDOW_S)
+        await pass_time(harness, 70)
         assert harness.where()["next"] in ("a", "c")
         cluster.put_pod(pod("last", cpu=1000))
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
         assert harness.where()["last"] is not None
 
 
@@ -260,7 +259,7 @@ async def test_without_a_rescheduler_nobody_moves_and_nobody_waits() -> None:
         cluster, strategy, _ = full_edge()
         harness = harness_of(cluster, strategy, moves)
         async with harness.running():
-            await settle(harness, WINDOW_S)
+            await pass_time(harness, WINDOW_S)
             assert harness.where()["p"] in ("b", "c")
             assert moves is None or moves.begun == []
 
@@ -275,7 +274,7 @@ async def test_kubedsm_packs_a_batch_better_than_pod_by_pod(window_s: float) -> 
         CountingCluster(nodes, pods), strategy=KubeDsm(suggest=0), batch_window_s=window_s
     )
     async with harness.running():
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
     on_edge = [name for name, where in harness.where().items() if where != "far"]
     assert len(on_edge) == (4 if window_s else 3)
 
@@ -284,10 +283,7 @@ async def test_kubedsm_keeps_the_share_that_a_service_asks_for() -> None:
     """Room for four of eight: the service that asks for all of its pods has them on the edge."""
 
     def of(service: str, share: float) -> Mapping[str, Any]:
-        return {
-            "labels": {"app": service},
-            "annotations": PodAnnotations(qos_edge_ratio=share),
-        }
+        return {"labels": {"app": service}, "annotations": PodAnnotations(qos_edge_ratio=share)}
 
     pods = [
         pod(f"{service}{i}", cpu=1000, **of(service, share))
@@ -297,6 +293,6 @@ async def test_kubedsm_keeps_the_share_that_a_service_asks_for() -> None:
     nodes = [node("e1", cpu=4000), node("far", cpu=32000, tier="cloud")]
     harness = harness_of(CountingCluster(nodes, pods), KubeDsm(suggest=0))
     async with harness.running():
-        await settle(harness, WINDOW_S)
+        await pass_time(harness, WINDOW_S)
     on_edge = sorted(name for name, where in harness.where().items() if where == "e1")
     assert on_edge == ["all0", "all1", "all2", "all3"]

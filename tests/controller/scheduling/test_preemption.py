@@ -62,11 +62,11 @@ def low(name: str, on: str, cpu: int = 4000, **fields: Any) -> Pod:
 
 
 def started(
-    nodes: list[Node] | None = None, pods: list[Pod] | None = None, **profile: Any
+    nodes: list[Node] | None = None, pods: list[Pod] | None = None, **options: Any
 ) -> SchedulerHarness:
     made = [node("n1"), node("n2")] if nodes is None else nodes
     there = [low("a", "n1"), low("b", "n2", priority=5)] if pods is None else pods
-    return SchedulerHarness(PreemptedCluster(made, there), **{"preemption": True, **profile})
+    return SchedulerHarness(PreemptedCluster(made, there), **{"preemption": True, **options})
 
 
 def cluster_of(harness: SchedulerHarness) -> PreemptedCluster:

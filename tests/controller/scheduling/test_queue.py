@@ -2,7 +2,7 @@ from typing import Any
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.scheduling.queue import QueueReading, SchedulingQueue
+from leadline_controller.scheduling.queue import QueueStatus, SchedulingQueue
 
 
 def pod(name: str, **fields: Any) -> Pod:
@@ -201,7 +201,7 @@ def test_without_waiting_pods_nothing_is_due() -> None:
 
 def test_a_reading_counts_the_pods_in_each_state() -> None:
     pending = queue(*(pod(name) for name in ("placed", "failed", "stuck", "held", "waits", "a")))
-    assert pending.reading() == QueueReading(active=6)
+    assert pending.status() == QueueStatus(active=6)
     for name in ("placed", "failed", "stuck", "held"):
         taken = pending.pop(0.0)
         assert taken is not None
@@ -209,7 +209,7 @@ def test_a_reading_counts_the_pods_in_each_state() -> None:
     pending.failed("failed", 0.0)
     pending.mark_unschedulable("stuck", 0.0)
     pending.hold("held")
-    expected = QueueReading(
+    expected = QueueStatus(
         active=2,
         in_progress=1,
         backoff=1,
@@ -217,22 +217,22 @@ def test_a_reading_counts_the_pods_in_each_state() -> None:
         held=1,
         unschedulable_pods=("default/stuck",),
     )
-    assert pending.reading() == expected
+    assert pending.status() == expected
     pending.move_to_active_or_backoff(0.0)
     pending.remove("placed")
-    assert pending.reading() == QueueReading(active=2, backoff=2, held=1)
-    pending.release("held")
+    assert pending.status() == QueueStatus(active=2, backoff=2, held=1)
+    pending.end_hold("held")
     assert popped(pending, 1000.0) == ["failed", "stuck", "held", "waits", "a"]
-    assert pending.reading() == QueueReading(in_progress=5)
+    assert pending.status() == QueueStatus(in_progress=5)
 
 
 def test_a_reading_names_only_some_of_many_pods() -> None:
     pending = queue(*(pod(f"p{at}") for at in range(300)))
     for name in popped(pending):
         pending.mark_unschedulable(name, 0.0)
-    reading = pending.reading(named=3)
-    assert reading.unschedulable == 300
-    assert reading.unschedulable_pods == ("default/p0", "default/p1", "default/p2")
+    status = pending.status(named=3)
+    assert status.unschedulable == 300
+    assert status.unschedulable_pods == ("default/p0", "default/p1", "default/p2")
 
 
 def test_a_pod_has_waited_since_it_was_active() -> None:

@@ -2,75 +2,33 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from random import Random
 
 import pytest
-from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import BOUND, DecisionLog
-from leadline_controller.framework.cycle import decide
-from leadline_controller.framework.model import CPU, PODS, Node, Pod
+from leadline_controller.cluster.reservations import Reservation
+from leadline_controller.framework.cycle import Rule, decide
+from leadline_controller.framework.model import CPU, PODS, Node, Owner
 from leadline_controller.framework.ports import (
     ClusterError,
     ForbiddenError,
     InvalidError,
-    Relisted,
-    UnavailableError,
 )
+from leadline_controller.history.log import BOUND
 from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST, read_pod
-from leadline_controller.scheduling.replica_order import PREDICTED_MS, ReplicaOrder, due
+from leadline_controller.scheduling.replica_order import PREDICTED_MS
 from leadline_controller.strategies.response_time import ResponseTime, replica_to_remove
 
-from tests.controller.api.api_harness import FakeLeadership
-from tests.controller.scheduling.test_scaler_service import PING_MS, replica
+from tests.controller.keda.scene import PING_MS, replica
+from tests.controller.scheduling.replica_scene import Scene
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_cluster import MemoryCluster
-
-
-class AnnotatedCluster(MemoryCluster):
-    """Remembers what was written, and fails when it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__([Node(name, {CPU: 4000, PODS: 10}) for name in PING_MS])
-        self.written: list[tuple[str, dict[str, str | None]]] = []
-        self.failing = False
-        self.refusals: dict[str, ClusterError] = {}  # by the pod's name
-
-    async def annotate(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
-        if self.failing:
-            raise UnavailableError("503: not now")
-        if pod.name in self.refusals:
-            raise self.refusals[pod.name]
-        await super().annotate(pod, annotations)
-        self.written.append((pod.name, dict(annotations)))
-
-
-class Scene:
-    def __init__(self) -> None:
-        self.clock = ManualClock(1000.0)
-        self.cluster, self.state = AnnotatedCluster(), ClusterState()
-        self.decisions, self.turn = DecisionLog(), FakeLeadership()
-        self.order = ReplicaOrder(self.cluster, self.state, self.decisions, self.turn, self.clock)
-
-    async def follow(self) -> None:
-        async for change in self.cluster.watch():
-            self.state.apply(change)
-            self.order.observe(change)
-
-    def cost(self, name: str) -> int | None:
-        return self.cluster.pod(f"default/{name}").deletion_cost
 
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    scene = Scene()
-    tasks = [asyncio.create_task(scene.follow()), asyncio.create_task(scene.order.run())]
-    yield scene
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    async with Scene().running() as scene:
+        yield scene
 
 
 async def test_each_new_replica_costs_less_than_those_before_it(scene: Scene) -> None:
@@ -79,15 +37,13 @@ async def test_each_new_replica_costs_less_than_those_before_it(scene: Scene) ->
         replicas.append(scene.cluster.put_pod(replica(f"web-{number}", node, created_s=number)))
         await scene.clock.advance(1.0)
     costs = [scene.cost(each.name) for each in replicas]
-    assert costs == [1_000_000_000, 999_999_999, 999_999_998, 999_999_997]
+    assert costs == sorted(costs, key=lambda cost: -(cost or 0))
     first_removed = min(replicas, key=lambda each: scene.cost(each.name) or 0)
     assert first_removed.name == replica_to_remove(replicas).name
     assert len(scene.cluster.written) == 4
 
 
-async def test_a_replica_that_is_not_annotated_yet_is_the_first_to_be_removed(
-    scene: Scene,
-) -> None:
+async def test_a_replica_that_is_not_annotated_yet_is_the_first_to_be_removed(scene: Scene) -> None:
     """ReplicaSets count a missing cost as 0."""
     scene.cluster.put_pod(replica("web-0", "w1"))
     await scene.clock.advance(1.0)
@@ -103,9 +59,7 @@ async def test_replicas_of_one_second_are_ordered_by_their_decisions(scene: Scen
         decision = decide(
             view,
             replace(replica(name), annotations=replica(name).annotations),
-            {},
-            ResponseTime(),
-            Random(1),
+            Rule(ResponseTime(), {}, Random(1)),
         )
         scene.decisions.add(decision, 1000.0 + number, "", {})
     for name in ("web-c", "web-a", "web-b"):  # the bindings end in any order
@@ -116,35 +70,68 @@ async def test_replicas_of_one_second_are_ordered_by_their_decisions(scene: Scen
     assert [name for name, _ in scene.cluster.written] == ["web-b", "web-a", "web-c"]
 
 
-async def test_a_replica_whose_binding_is_not_seen_yet_comes_before_later_ones(
-    scene: Scene,
-) -> None:
+async def test_a_replica_whose_binding_is_seen_late_comes_before_later_ones(scene: Scene) -> None:
     older = scene.cluster.put_pod(replica("web-0", created_s=1))
     await scene.clock.advance(0.0)
     scene.state.assume(older, "w1")
     scene.cluster.put_pod(replica("web-1", "w2", created_s=2))
     await scene.clock.advance(1.0)
-    assert scene.cluster.written == []
     scene.cluster.put_pod(replace(older, node_name="w1"))
     await scene.clock.advance(1.0)
-    assert [scene.cost(name) for name in ("web-0", "web-1")] == [1_000_000_000, 999_999_999]
+    assert scene.ranked() == ["web-0", "web-1"]
+    assert len(scene.cluster.written) == 2
 
 
-async def test_costs_that_others_gave_stay_and_services_do_not_mix(scene: Scene) -> None:
+async def test_a_workload_with_costs_of_others_is_left_alone_and_services_do_not_mix(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     scene.cluster.put_pod(replica("web-0", "w1", deletion_cost=7))
     scene.cluster.put_pod(replica("web-1", "w2"))
     scene.cluster.put_pod(replica("db-0", "w2", app="db"))
-    await scene.clock.advance(1.0)
+    await scene.clock.advance(130.0)
     costs = [scene.cost(name) for name in ("web-0", "web-1", "db-0")]
-    assert costs == [7, 6, 1_000_000_000]
+    assert costs == [7, None, 1_000_000_000]
+    assert [each for each in caplog.messages if "7: its workload is left alone" in each] == (
+        caplog.messages[:1]
+    )
 
 
-async def test_the_cost_of_a_pod_that_a_move_takes_away_counts_for_no_other(scene: Scene) -> None:
-    scene.cluster.put_pod(replica("web-0", "w1", deletion_cost=7))
-    scene.cluster.put_pod(replica("web-1", "w2", deletion_cost=GOES_FIRST))
-    scene.cluster.put_pod(replica("web-2", "w3"))
+async def test_a_pod_that_a_move_takes_away_takes_no_part(scene: Scene) -> None:
+    scene.cluster.put_pod(replica("web-0", "w1", deletion_cost=GOES_FIRST))
+    scene.cluster.put_pod(replica("web-1", "w2"))
+    await scene.clock.advance(130.0)
+    assert [scene.cost(f"web-{at}") for at in range(2)] == [GOES_FIRST, 1_000_000_000]
+
+
+@pytest.mark.parametrize("failover", [False, True])
+async def test_a_replacement_keeps_the_age_of_the_moved_pod(
+    scene: Scene, *, failover: bool
+) -> None:
+    """By what the API server shows: a controller that takes over reserves the room from the note
+    about the move, which has the cost."""
+    owner = Owner("ReplicaSet", "web", "set")
+    for number in range(3):
+        pod = replica(f"web-{number}", "w1", created_s=number, owner=owner, ready=True)
+        scene.cluster.put_pod(pod)
     await scene.clock.advance(1.0)
-    assert [scene.cost(f"web-{at}") for at in range(3)] == [7, GOES_FIRST, 6]
+    moved = scene.cluster.pod("default/web-0")
+    scene.state.reserve(Reservation(moved, "w2", "w1"))
+    scene.cluster.remove_pod(moved.key)
+    if failover:
+        scene.state.unreserve(moved.uid)
+        scene.turn.leading = False
+    pod = scene.cluster.put_pod(replica("web-9", "w2", created_s=9, owner=owner))
+    await scene.clock.advance(0.0)
+    if failover:
+        scene.state.reserve(Reservation(moved, "w2", "w1"), pod)
+        scene.turn.leading = True
+    await scene.clock.advance(1.0)
+    assert scene.cost("web-9") == moved.deletion_cost
+    scene.state.unreserve(moved.uid)
+    written = len(scene.cluster.written)
+    await scene.clock.advance(200.0)
+    assert scene.ranked() == ["web-9", "web-1", "web-2"]
+    assert len(scene.cluster.written) == written
 
 
 async def test_only_placed_replicas_of_services_with_a_response_time_are_annotated(
@@ -211,15 +198,12 @@ async def test_a_right_that_comes_later_is_used(scene: Scene) -> None:
 
 
 async def test_after_a_restart_the_order_goes_on(scene: Scene) -> None:
-    state = ClusterState()
-    pods = (
-        replica("web-0", "w1", created_s=1.0, deletion_cost=1_000_000_000),
-        replica("web-2", "w3", created_s=3.0),
-        replica("web-1", "w2", created_s=2.0),
-    )
-    state.apply(Relisted((), pods))
-    costs = [(pod.name, cost) for pod, cost in due(state, DecisionLog())]
-    assert costs == [("web-1", 999_999_999), ("web-2", 999_999_998)]
+    scene.cluster.put_pod(replica("web-0", "w1", created_s=1.0, deletion_cost=1_000_000_000))
+    scene.cluster.put_pod(replica("web-2", "w3", created_s=3.0))
+    scene.cluster.put_pod(replica("web-1", "w2", created_s=2.0))
+    await scene.clock.advance(1.0)
+    assert [name for name, _ in scene.cluster.written] == ["web-1", "web-2"]
+    assert scene.ranked() == ["web-0", "web-1", "web-2"]
 
 
 async def test_the_predictions_are_written_as_the_decision_had_them(scene: Scene) -> None:
@@ -231,7 +215,7 @@ async def test_the_predictions_are_written_as_the_decision_had_them(scene: Scene
     await scene.clock.advance(0.0)
     view = scene.state.view(told.state, 1000.0)
     pod = replica("web-0")
-    decision = decide(view, pod, {}, ResponseTime(), Random(1))
+    decision = decide(view, pod, Rule(ResponseTime(), {}, Random(1)))
     scene.decisions.add(decision, 1000.0, BOUND, {})
     assert decision.node == "w1"
     scene.cluster.put_pod(replace(pod, node_name="w1"))

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.model import ClaimUse, Node, Pod, PodAnnotations, Taint
-from leadline_controller.framework.ports import ClusterError, NotFoundError, UnavailableError
-from leadline_controller.framework.resources import (
+from leadline_controller.framework.cluster_objects import (
     READ_WRITE_ONCE_POD,
     Claim,
+    ClusterObject,
     CsiDriver,
     CsiNode,
     NamespaceLabels,
-    Resource,
     StorageCapacity,
     StorageClass,
 )
+from leadline_controller.framework.model import ClaimUse, Node, Pod, PodAnnotations, Taint
+from leadline_controller.framework.ports import ClusterError, NotFoundError, UnavailableError
 
 from tests.controller.scheduling.actions import (
     BACKED_OFF_S,
@@ -33,7 +33,7 @@ from tests.controller.scheduling.actions import (
     delete_pod,
     label_in,
     measure_bandwidth,
-    put_resource,
+    put_object,
     spread,
     term,
     two_nodes,
@@ -50,7 +50,7 @@ class RetryCase:
     action: Action
     nodes: list[Node] = field(default_factory=two_nodes)
     pods: tuple[Pod, ...] = ()
-    resources: tuple[Resource, ...] = ()
+    objects: tuple[ClusterObject, ...] = ()
     expected_node: str = "n1"
 
 
@@ -114,14 +114,14 @@ CASES: dict[str, RetryCase] = {
         delete_pod("w"),
         two_nodes()[:1],
         pods=(pod("w", node_name="n1", claims=(ClaimUse("c"),)),),
-        resources=(MADE, SOLE_LEADER, volume()),
+        objects=(MADE, SOLE_LEADER, volume()),
     ),
     "NodeVolumeLimits: pod gone": RetryCase(
         CLAIMING,
         delete_pod("w"),
         two_nodes()[:1],
         pods=(pod("w", node_name="n1", claims=(ClaimUse("d"),)),),
-        resources=(
+        objects=(
             *(MADE, bound_claim(), volume(), CsiNode("n1", {"csi.test": 1})),
             replace(bound_claim("d"), volume="w"),
             replace(volume(handle="other", claim="default/d"), name="w"),
@@ -129,35 +129,35 @@ CASES: dict[str, RetryCase] = {
     ),
     "NodeVolumeLimits: limit raised": RetryCase(
         CLAIMING,
-        put_resource(CsiNode("n1", {"csi.test": 1})),
+        put_object(CsiNode("n1", {"csi.test": 1})),
         two_nodes()[:1],
-        resources=(MADE, bound_claim(), volume(), CsiNode("n1", {"csi.test": 0})),
+        objects=(MADE, bound_claim(), volume(), CsiNode("n1", {"csi.test": 0})),
     ),
     "VolumeBinding: claim bound": RetryCase(
         CLAIMING,
-        put_resource(bound_claim()),
-        resources=(replace(LOOSE, class_name="now"), volume(affinity=AT_N1)),
+        put_object(bound_claim()),
+        objects=(replace(LOOSE, class_name="now"), volume(affinity=AT_N1)),
     ),
     "VolumeBinding: claim made": RetryCase(
-        CLAIMING, put_resource(bound_claim()), resources=(volume(affinity=AT_N1),)
+        CLAIMING, put_object(bound_claim()), objects=(volume(affinity=AT_N1),)
     ),
     "VolumeBinding: volume made": RetryCase(
-        CLAIMING, put_resource(volume(affinity=AT_N1)), resources=(MADE, bound_claim())
+        CLAIMING, put_object(volume(affinity=AT_N1)), objects=(MADE, bound_claim())
     ),
     "VolumeBinding: class made": RetryCase(
         CLAIMING,
-        put_resource(StorageClass("made", "csi.test", waits=True, topologies=AT_N1)),
-        resources=(LOOSE,),
+        put_object(StorageClass("made", "csi.test", waits=True, topologies=AT_N1)),
+        objects=(LOOSE,),
     ),
     "VolumeBinding: capacity": RetryCase(
         CLAIMING,
-        put_resource(StorageCapacity("s", "made", (label_in(HOST, "n1"),), 2**31)),
-        resources=(MADE, LOOSE, CsiDriver("csi.test", tracks_capacity=True)),
+        put_object(StorageCapacity("s", "made", (label_in(HOST, "n1"),), 2**31)),
+        objects=(MADE, LOOSE, CsiDriver("csi.test", tracks_capacity=True)),
     ),
     "VolumeZone: label": RetryCase(
         CLAIMING,
         change_node(labels={HOST: "n1", ZONE: "far"}),
-        resources=(MADE, bound_claim(), volume(labels={ZONE: "far"})),
+        objects=(MADE, bound_claim(), volume(labels={ZONE: "far"})),
     ),
     "PodTopologySpread: pod gone": RetryCase(
         pod("p", labels=WEB, spread=(ANYWHERE,), node_selector={HOST: "n1"}),
@@ -165,22 +165,12 @@ CASES: dict[str, RetryCase] = {
         pods=(pod("w", node_name="n1", labels=WEB),),
     ),
     "PodTopologySpread: pod placed": RetryCase(
-        pod(
-            "p",
-            labels=WEB,
-            spread=(ANYWHERE,),
-            node_selector={HOST: "n1"},
-        ),
+        pod("p", labels=WEB, spread=(ANYWHERE,), node_selector={HOST: "n1"}),
         lambda s: s.cluster.put_pod(pod("more", node_name="n2", labels=WEB)),
         pods=(pod("w", node_name="n1", labels=WEB),),
     ),
     "PodTopologySpread: empty domain gone": RetryCase(
-        pod(
-            "p",
-            labels=WEB,
-            spread=(ANYWHERE,),
-            node_selector={HOST: "n1"},
-        ),
+        pod("p", labels=WEB, spread=(ANYWHERE,), node_selector={HOST: "n1"}),
         lambda s: s.cluster.remove_node("n2"),
         pods=(pod("w", node_name="n1", labels=WEB),),
     ),
@@ -215,16 +205,16 @@ CASES: dict[str, RetryCase] = {
     ),
     "InterPodAffinity: namespace labelled": RetryCase(
         pod("p", affinity=(OF_TEAM,)),
-        put_resource(NamespaceLabels("blue", {"team": "a"})),
+        put_object(NamespaceLabels("blue", {"team": "a"})),
         pods=(replace(pod("w", node_name="n1", labels=WEB), namespace="blue"),),
-        resources=(NamespaceLabels("blue", {}),),
+        objects=(NamespaceLabels("blue", {}),),
     ),
     "InterPodAffinity: own namespace labelled": RetryCase(
         pod("p", labels=WEB),
-        put_resource(NamespaceLabels("default", {"team": "b"})),
+        put_object(NamespaceLabels("default", {"team": "b"})),
         two_nodes()[:1],
         pods=_on("w", anti_affinity=(OF_TEAM,)),
-        resources=(NamespaceLabels("default", {"team": "a"}),),
+        objects=(NamespaceLabels("default", {"team": "a"}),),
     ),
     "NodeBandwidthFit: link stated": RetryCase(
         pod("p", annotations=PodAnnotations(bandwidth_mbps=50.0)), change_node(bandwidth_mbps=60.0)
@@ -253,8 +243,8 @@ CASES: dict[str, RetryCase] = {
 async def test_a_retried_pod_is_bound_to_the_expected_node(name: str) -> None:
     case = CASES[name]
     cluster = CountingCluster(case.nodes, [*case.pods, case.unschedulable_pod])
-    for resource in case.resources:
-        cluster.put_resource(resource)
+    for each in case.objects:
+        cluster.put_object(each)
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(BACKED_OFF_S)

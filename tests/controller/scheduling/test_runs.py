@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import decide_in_turn
+from leadline_controller.framework.cycle import Rule, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod, PodAnnotations
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import UnavailableError
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
 
-from tests.controller.scheduling.extender_harness import (
+from tests.controller.extender.harness import (
     ExtenderHarness,
     binding,
     extender_args,
@@ -57,7 +57,7 @@ async def test_live_placements_are_those_of_leadline_score(number: int, strategy
     harness = harness_of(number, strategy)
     live = await placed_live(harness)
     view, pods = offline(SCENARIOS[number])
-    scored = decide_in_turn(view, pods, FILTERS, harness.profile.strategy, Random(7))
+    scored = decide_in_turn(view, pods, Rule(harness.step.rule.strategy, FILTERS, Random(7)))
     assert {d.pod.name: d.node for d, _ in scored} == {pod.name: live[pod.name] for pod in pods}
     if (expected := PAPER.get((number, strategy))) is not None:
         counts = Counter(live[pod.name] for pod in pods)

@@ -265,9 +265,7 @@ async def test_the_watch_may_show_a_binding_before_its_lost_answer() -> None:
     assert sorted(harness.cpu_requested().values()) == [0, 500]
 
 
-async def test_an_unexpected_error_costs_only_one_attempt(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_an_unexpected_error_costs_only_one_attempt(caplog: pytest.LogCaptureFixture) -> None:
     class Careless(CountingCluster):
         async def bind(self, pod: Pod, node: str) -> None:
             if not self.bind_calls[pod.key]:

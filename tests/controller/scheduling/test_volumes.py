@@ -1,11 +1,19 @@
 """Pods whose volumes have to be reserved or made first, on a clock that moves when told to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
+from leadline_controller.framework.cluster_objects import (
+    Claim,
+    ClusterObject,
+    StorageClass,
+    Unreadable,
+    Volume,
+    VolumePlan,
+)
 from leadline_controller.framework.model import ClaimUse, Pod
 from leadline_controller.framework.ports import (
     ClusterError,
@@ -14,13 +22,6 @@ from leadline_controller.framework.ports import (
     InvalidError,
     StorageChangedError,
     UnavailableError,
-)
-from leadline_controller.framework.resources import (
-    Claim,
-    StorageClass,
-    Unreadable,
-    Volume,
-    VolumePlan,
 )
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.scheduling.volumes import TIMEOUT_S
@@ -47,20 +48,21 @@ def mounting(name: str, *claims: str) -> Pod:
 class Stored(CountingCluster):
     """Two nodes and storage classes; a test plays the controllers that bind and make volumes."""
 
-    def __init__(self, *pods: Pod) -> None:
+    def __init__(self, *pods: Pod, claims: Sequence[Claim] = ()) -> None:
         hosts = [node(n, labels={"kubernetes.io/hostname": n}) for n in ("n1", "n2")]
         super().__init__(hosts, pods)
         self.plans: list[VolumePlan] = []
-        for resource in (MADE, FOUND):
-            self.put_resource(resource)
+        stored: list[ClusterObject] = [MADE, FOUND, *claims]
+        for each in stored:
+            self.put_object(each)
 
     async def prepare(self, plan: VolumePlan) -> None:
         self.plans.append(plan)
         await super().prepare(plan)
 
     def bind_claim(self, there: Claim, at: Volume) -> None:
-        self.put_resource(replace(at, claim=there.key, claim_uid=there.uid, available=False))
-        self.put_resource(replace(there, volume=at.name, bound=True))
+        self.put_object(replace(at, claim=there.key, claim_uid=there.uid, available=False))
+        self.put_object(replace(there, volume=at.name, bound=True))
 
 
 def failures(harness: SchedulerHarness, name: str) -> list[str]:
@@ -68,9 +70,7 @@ def failures(harness: SchedulerHarness, name: str) -> list[str]:
 
 
 async def test_a_pod_is_bound_only_after_its_volume_is_provisioned() -> None:
-    cluster = Stored(mounting("p"))
-    cluster.put_resource(claim())
-    harness = SchedulerHarness(cluster)
+    harness = SchedulerHarness(cluster := Stored(mounting("p"), claims=[claim()]))
     async with harness.running():
         await harness.clock.advance(1)
         (plan,) = cluster.plans
@@ -83,9 +83,8 @@ async def test_a_pod_is_bound_only_after_its_volume_is_provisioned() -> None:
 
 
 async def test_an_existing_volume_is_reserved_and_its_pod_is_bound_there() -> None:
-    cluster = Stored(mounting("p"))
-    cluster.put_resource(claim(kind=FOUND))
-    cluster.put_resource(volume("v", "n2"))
+    cluster = Stored(mounting("p"), claims=[claim(kind=FOUND)])
+    cluster.put_object(volume("v", "n2"))
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(1)
@@ -98,13 +97,13 @@ async def test_an_existing_volume_is_reserved_and_its_pod_is_bound_there() -> No
 async def test_one_volume_is_not_reserved_for_two_pods() -> None:
     cluster = Stored(mounting("p", "c"), mounting("q", "d"))
     for name in "cd":
-        cluster.put_resource(claim(name, FOUND))
-    cluster.put_resource(volume("v", "n1"))
+        cluster.put_object(claim(name, FOUND))
+    cluster.put_object(volume("v", "n1"))
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(1)
         assert len(cluster.plans) == 1
-        cluster.put_resource(volume("w", "n2"))
+        cluster.put_object(volume("w", "n2"))
         await harness.clock.advance(10)
     assert {plan.binds[0][0] for plan in cluster.plans} == {"v", "w"}
 
@@ -113,7 +112,7 @@ async def test_pods_that_wait_for_volumes_delay_no_others() -> None:
     names = [f"w{i:02}" for i in range(40)]
     cluster = Stored(*(mounting(name, name) for name in names))
     for name in names:
-        cluster.put_resource(claim(name))
+        cluster.put_object(claim(name))
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(1)
@@ -126,19 +125,19 @@ async def test_pods_that_wait_for_volumes_delay_no_others() -> None:
 
 
 def annotation_removed(cluster: Stored, plan: VolumePlan) -> None:
-    cluster.put_resource(claim())
+    cluster.put_object(claim())
 
 
 def selected_elsewhere(cluster: Stored, plan: VolumePlan) -> None:
-    cluster.put_resource(claim(selected_node="elsewhere"))
+    cluster.put_object(claim(selected_node="elsewhere"))
 
 
 def claim_deleted(cluster: Stored, plan: VolumePlan) -> None:
-    cluster.remove_resource(claim())
+    cluster.remove_object(claim())
 
 
 def claim_lost(cluster: Stored, plan: VolumePlan) -> None:
-    cluster.put_resource(claim(selected_node=plan.node, volume="v", lost=True))
+    cluster.put_object(claim(selected_node=plan.node, volume="v", lost=True))
 
 
 def volume_elsewhere(cluster: Stored, plan: VolumePlan) -> None:
@@ -151,7 +150,7 @@ def node_removed(cluster: Stored, plan: VolumePlan) -> None:
 
 
 def forgotten_in_a_new_listing(cluster: Stored, plan: VolumePlan) -> None:
-    cluster.put_resource(claim())
+    cluster.put_object(claim())
     cluster.relist()
 
 
@@ -170,9 +169,7 @@ def forgotten_in_a_new_listing(cluster: Stored, plan: VolumePlan) -> None:
 async def test_a_failed_volume_has_an_event_and_the_pod_is_retried(
     trouble: Callable[[Stored, VolumePlan], None], said: str
 ) -> None:
-    cluster = Stored(mounting("p"))
-    cluster.put_resource(claim())
-    harness = SchedulerHarness(cluster)
+    harness = SchedulerHarness(cluster := Stored(mounting("p"), claims=[claim()]))
     async with harness.running():
         await harness.clock.advance(1)
         trouble(cluster, cluster.plans[0])
@@ -187,21 +184,17 @@ async def test_a_failed_volume_has_an_event_and_the_pod_is_retried(
 
 async def test_the_state_before_the_plan_is_no_failure() -> None:
     """The watch may be late: what it shows of the claim can be older than the annotation."""
-    cluster = Stored(mounting("p"))
-    cluster.put_resource(claim())
-    harness = SchedulerHarness(cluster)
+    harness = SchedulerHarness(cluster := Stored(mounting("p"), claims=[claim()]))
     async with harness.running():
         await harness.clock.advance(1)
         harness.scheduler._volumes._waits["uid-p"].seen.clear()
-        cluster.put_resource(claim(size_bytes=Fraction(1)))
+        cluster.put_object(claim(size_bytes=Fraction(1)))
         await harness.clock.advance(1)
     assert failures(harness, "p") == []
 
 
 async def test_the_wait_for_a_volume_times_out() -> None:
-    cluster = Stored(mounting("p"))
-    cluster.put_resource(claim())
-    harness = SchedulerHarness(cluster)
+    harness = SchedulerHarness(cluster := Stored(mounting("p"), claims=[claim()]))
     async with harness.running():
         await harness.clock.advance(TIMEOUT_S + 1)
         assert failures(harness, "p") == ["its volumes were not bound within 600 s"]
@@ -212,7 +205,7 @@ async def test_the_wait_for_a_volume_times_out() -> None:
 async def test_a_pod_deleted_meanwhile_is_not_bound_and_takes_no_resources() -> None:
     cluster = Stored(mounting("p"), mounting("q", "d"))
     for name in "cd":
-        cluster.put_resource(claim(name))
+        cluster.put_object(claim(name))
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(1)
@@ -227,9 +220,7 @@ async def test_a_pod_deleted_meanwhile_is_not_bound_and_takes_no_resources() -> 
 
 
 async def test_a_cancelled_scheduler_does_not_wait_for_volumes() -> None:
-    cluster = Stored(mounting("p"))
-    cluster.put_resource(claim())
-    harness = SchedulerHarness(cluster)
+    harness = SchedulerHarness(cluster := Stored(mounting("p"), claims=[claim()]))
     async with harness.running() as running:
         await harness.clock.advance(1)
         running.cancel()
@@ -240,9 +231,8 @@ async def test_a_cancelled_scheduler_does_not_wait_for_volumes() -> None:
 
 async def test_a_missing_permission_is_named() -> None:
     why = '403: csinodes is forbidden: User "x" cannot list resource "csinodes"'
-    cluster = Stored(mounting("p"), pod("other"))
-    cluster.put_resource(claim())
-    cluster.put_resource(missing := Unreadable("csinodes", why))
+    cluster = Stored(mounting("p"), pod("other"), claims=[claim()])
+    cluster.put_object(missing := Unreadable("csinodes", why))
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(1)
@@ -250,7 +240,7 @@ async def test_a_missing_permission_is_named() -> None:
         assert harness.where()["other"] is not None
         assert why in failures(harness, "p")[0]
 
-        cluster.remove_resource(missing)
+        cluster.remove_object(missing)
         await harness.clock.advance(5)
     assert len(cluster.plans) == 1
 
@@ -262,7 +252,7 @@ async def test_a_forbidden_plan_has_an_event_and_is_not_repeated_at_once() -> No
             raise InvalidError('403: cannot patch resource "persistentvolumeclaims"')
 
     cluster = Forbidden(mounting("p"))
-    cluster.put_resource(claim())
+    cluster.put_object(claim())
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(5)
@@ -289,7 +279,7 @@ async def test_a_plan_that_could_not_be_written_is_made_again(error: ClusterErro
                 raise error
 
     cluster = Troubled(mounting("p"))
-    cluster.put_resource(claim())
+    cluster.put_object(claim())
     harness = SchedulerHarness(cluster)
     async with harness.running():
         await harness.clock.advance(0.5)

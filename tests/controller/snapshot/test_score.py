@@ -1,8 +1,10 @@
 import json
+from random import Random
 from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.options import build
 from leadline_controller.snapshot.score import start_scoring, to_document
 from leadline_controller.snapshot.snapshot import read_snapshot
@@ -25,7 +27,9 @@ def document(nodes: list[dict[str, Any]], pods: list[str]) -> dict[str, Any]:
 
 
 def place(name: str, data: dict[str, Any], seed: int = 0) -> dict[str, Any]:
-    scoring = start_scoring(read_snapshot(data), build(STRATEGIES[name], {}), FILTERS, seed)
+    scoring = start_scoring(
+        read_snapshot(data), Rule(build(STRATEGIES[name], {}), FILTERS, Random(seed))
+    )
     return {**scoring.head, "decisions": [*map(to_document, scoring.decisions)], **scoring.tail}
 
 

@@ -40,6 +40,7 @@ WHOLE: dict[str, Any] = {
                 "disk_bytes_per_s": 5000,
                 "bandwidth_mbps": 93.1,
             },
+            "metric_errors": {"cpu_percent": 0.5, "bandwidth_mbps": 18},
             "image_layers": ["sha256:a"],
             "pulling_mb": 0,
             "registry_mbps": 50,
@@ -85,6 +86,13 @@ def test_nodes_are_in_the_order_of_their_names_with_what_the_file_says_of_each()
     assert snapshot.view.table.names == given.view.table.names == ("n1", "n2")
     for name in ("requested", "metrics"):
         assert repr(getattr(snapshot.view, name)) == repr(getattr(given.view, name))
+
+
+def test_errors_are_none_unless_one_is_stated() -> None:
+    document = whole()
+    assert read_snapshot(document).view.metrics.errors.tolist() == [[0.5, 0, 0, 0, 0, 18], [0] * 6]
+    del document["nodes"][0]["metric_errors"]
+    assert read_snapshot(document).view.metrics.errors.shape == (0, 0)
 
 
 def test_a_missing_value_is_unknown_and_not_zero() -> None:
@@ -334,7 +342,11 @@ def test_filters_see_assigned_pods_namespaces_and_storage() -> None:
 @pytest.mark.parametrize(
     ("name", "entry", "message"),
     [
-        ("claims", {"metadata": {}}, "claims[0].metadata.name: expected text, got nothing"),
+        (
+            "claims",
+            {"metadata": {}},
+            "claims[0].metadata.name: expected text in printable ASCII, got nothing",
+        ),
         (
             "volumes",
             {"kind": "Pod", "metadata": {"name": "x"}},

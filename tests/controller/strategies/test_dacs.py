@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from leadline_controller.framework.cycle import Scores
-from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -19,12 +19,7 @@ from leadline_controller.framework.model import (
     Taint,
 )
 from leadline_controller.framework.options import build
-from leadline_controller.strategies.dacs import (
-    Dacs,
-    average_delay_s,
-    granted,
-    widest_of_near_best,
-)
+from leadline_controller.strategies.dacs import Dacs, average_delay_s, granted, widest_of_near_best
 
 from tests.controller.builders import GIB, node, pod, view
 
@@ -48,7 +43,7 @@ def score(
     nodes: list[Node] | None = None,
     links: list[Link] | None = None,
     candidates: np.ndarray[tuple[int], np.dtype[np.int64]] = WORKERS,
-    **options: float,
+    **options: float | str,
 ) -> Scores:
     cluster = view(NODES if nodes is None else nodes, links=LINKS if links is None else links)
     scores: Scores = build(Dacs, options).score(cluster, wanted, candidates)
@@ -94,11 +89,7 @@ def test_algorithm_2_line_7_worked_example() -> None:
     ],
 )
 def test_algorithm_2_lines_10_to_18(
-    omega: list[float],
-    cores: list[float],
-    gib: list[float],
-    lambda_s: float,
-    expected: list[int],
+    omega: list[float], cores: list[float], gib: list[float], lambda_s: float, expected: list[int]
 ) -> None:
     found = widest_of_near_best(np.array(omega), np.array(cores), np.array(gib), lambda_s)
     assert found.tolist() == expected
@@ -141,11 +132,13 @@ def test_alpha_weighs_processing_against_network() -> None:
         assert scores.total.tolist() == pytest.approx(expected.tolist())
 
 
-def test_an_unmeasured_round_trip_counts_as_the_longest_measured() -> None:
+def test_an_unmeasured_round_trip_counts_as_those_to_boards_like_it_or_as_the_longest() -> None:
     links = [Link("n1", "n2", 40.0), Link("n1", "m", 90.0)]
     wanted = pod(annotations={"user-node": "n1", "data-mb": "0"})
-    # n2: (40 + 0) / 2 ms. n3 was measured with nobody: (90 + 90) / 2 ms.
-    assert score(wanted, links=links).parts["network_s"].tolist() == pytest.approx([0, 0.02, 0.09])
+    # n2: (40 + 0) / 2 ms. n3 was measured with nobody: (65 + 0) / 2 ms, or (90 + 90) / 2 ms.
+    for unknown, n3 in (("like-boards", 0.0325), ("worst", 0.09)):
+        network_s = score(wanted, links=links, unknown=unknown).parts["network_s"]
+        assert network_s.tolist() == pytest.approx([0, 0.02, n3])
 
 
 def test_without_any_round_trip_the_option_is_used_and_is_never_zero() -> None:
@@ -154,15 +147,13 @@ def test_without_any_round_trip_the_option_is_used_and_is_never_zero() -> None:
     assert scores.parts["network_s"].tolist() == pytest.approx([0.0, 0.05, 0.05])
 
 
-def test_a_link_of_unknown_bandwidth_counts_as_the_slowest_known() -> None:
-    nodes = [
-        node("n1", bandwidth_mbps=8.0),
-        node("n2"),
-        node("n3", bandwidth_mbps=2.0),
-    ]
+def test_a_link_of_unknown_bandwidth_counts_as_boards_like_it_or_as_the_slowest_known() -> None:
+    nodes = [node("n1", bandwidth_mbps=8.0), node("n2"), node("n3", bandwidth_mbps=2.0)]
     wanted = pod(annotations={"user-node": "n1", "data-mb": "1"})
     links = [Link("n1", "n2", 0.0), Link("n1", "n3", 0.0), Link("n2", "n3", 0.0)]
-    assert score(wanted, nodes, links).parts["network_s"].tolist() == [1.0, 4.0, 4.0]
+    for unknown, n2 in (("like-boards", 1.6), ("worst", 4.0)):
+        network_s = score(wanted, nodes, links, unknown=unknown).parts["network_s"]
+        assert network_s.tolist() == [1.0, n2, 4.0]
 
 
 def test_without_any_bandwidth_the_transfer_is_left_out_for_all() -> None:
@@ -173,8 +164,10 @@ def test_without_any_bandwidth_the_transfer_is_left_out_for_all() -> None:
 def test_a_profile_replaces_eq_8() -> None:
     nodes = [node("n1"), node("n2", labels={"leadline.dev/class": "pi4"}), node("n3")]
     wanted = pod(annotations={"profile-ms": '{"n1": 5000, "pi4": 3000}'})
-    # n3 is not named and counts as the slowest that is.
-    assert score(wanted, nodes, []).parts["processing_s"].tolist() == [5.0, 3.0, 5.0]
+    # n3 is not named and counts as boards like it, or as the slowest that is named.
+    for unknown, n3 in (("like-boards", 4.0), ("worst", 5.0)):
+        found = score(wanted, nodes, [], unknown=unknown).parts["processing_s"].tolist()
+        assert found == [5.0, 3.0, n3]
 
 
 def test_eq_14_and_15_charge_what_is_granted() -> None:
@@ -208,7 +201,7 @@ def test_a_full_node_has_a_finite_delay(alpha: float, data_mb: str) -> None:
 
 
 def test_the_reason_shows_the_terms_of_the_delay() -> None:
-    wanted = pod(annotations={"user-node": "n1", "profile-ms": '{"n1": 1000, "x": 1020}'})
+    wanted = pod(annotations={"user-node": "n1", "profile-ms": '{"n1": 1000, "n2": 1020}'})
     scores = score(
         wanted, nodes=[node("n1"), node("n2", cores=8, gib=16)], links=[], candidates=np.arange(2)
     )
@@ -222,7 +215,8 @@ def test_the_reason_shows_the_terms_of_the_delay() -> None:
     )
     assert near.finalists.tolist() == [1]
     assert near.why(1) == (
-        "0.535 s average delay (processing 1.020, network 0.050), the roomiest of 2 near-best nodes"
+        "0.535 s average delay (processing 1.020, network 0.050), the roomiest of 2 near-best "
+        "nodes; round trip unknown, taken as 50 ms"
     )
 
 

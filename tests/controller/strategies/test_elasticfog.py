@@ -11,10 +11,7 @@ from leadline_controller.strategies.elasticfog import ElasticFog
 from tests.controller.builders import node, pod, view
 
 NODES = [node("n1"), node("n2"), node("n3")]
-METRICS = {
-    "packets_received_per_s": [40.0, 20.0, 10.0],
-    "packets_sent_per_s": [10.0, 5.0, 15.0],
-}
+METRICS = {"packets_received_per_s": [40.0, 20.0, 10.0], "packets_sent_per_s": [10.0, 5.0, 15.0]}
 
 
 def with_replicas(*counts: int) -> list[Pod]:
@@ -84,21 +81,33 @@ def test_for_a_pod_without_a_service_the_pods_of_this_run_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("received", "sent", "share"),
+    ("received", "sent", "unknown", "share"),
     [
-        ([40.0, 20.0, math.nan], [10.0, 5.0, 15.0], [0.5, 0.25, 0.25]),  # as the least known
-        ([40.0, 20.0, 10.0], [math.nan] * 3, [1 / 3] * 3),
-        ([0.0] * 3, [0.0] * 3, [1 / 3] * 3),
+        ([40.0, 20.0, math.nan], [10.0, 5.0, 15.0], "worst", [0.5, 0.25, 0.25]),
+        ([40.0, 20.0, math.nan], [10.0, 5.0, 15.0], "like-boards", [4 / 9, 2 / 9, 3 / 9]),
+        ([40.0, 20.0, 10.0], [math.nan] * 3, "like-boards", [1 / 3] * 3),
+        ([0.0] * 3, [0.0] * 3, "like-boards", [1 / 3] * 3),
     ],
 )
-def test_unknown_traffic_counts_as_the_least_known(
-    received: list[float], sent: list[float], share: list[float]
+def test_unknown_traffic_counts_as_that_of_boards_like_it_or_as_the_least_known(
+    received: list[float], sent: list[float], unknown: str, share: list[float]
 ) -> None:
     cluster = view(NODES, metrics={"packets_received_per_s": received, "packets_sent_per_s": sent})
-    scores = ElasticFog().score(cluster, pod(), np.arange(3))
+    scores = ElasticFog(unknown).score(cluster, pod(), np.arange(3))
     assert scores.parts["traffic_share"].tolist() == pytest.approx(share)
 
 
 def test_shares_are_among_the_candidates() -> None:
     scores = ElasticFog().score(view(NODES, metrics=METRICS), pod(), np.array([1, 2]))
     assert scores.parts["traffic_share"].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("error", "finalists"), [(0.0, [1]), (2.0, [0, 1])])
+def test_nodes_whose_traffic_differs_by_its_error_are_as_good(
+    error: float, finalists: list[int]
+) -> None:
+    metrics = {"packets_sent_per_s": [50.0, 53.0, 20.0], "packets_received_per_s": [50.0] * 3}
+    cluster = view(
+        [node(name) for name in "abc"], metrics=metrics, errors={"packets_sent_per_s": error}
+    )
+    assert ElasticFog().score(cluster, pod(), np.arange(3)).finalists.tolist() == finalists

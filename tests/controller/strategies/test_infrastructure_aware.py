@@ -7,13 +7,12 @@ Mbit/s and the base, none has 40 Mbit/s. Missing: 100, 40, 100 MB.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
 import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Scores, decide
-from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.cycle import Rule, Scores, decide
+from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import CPU, MEMORY, Image, Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
@@ -120,9 +119,16 @@ def test_selector_spread_is_added_in_whole_points() -> None:
     assert scores.parts["spread"].tolist() == [20.0, 20.0, 7.0]
 
 
-def test_an_unknown_bandwidth_counts_as_the_slowest_known() -> None:
-    times_s = time_to_instantiate_s(np.array([10.0, 10.0, 10.0]), np.array([NAN, 8.0, 80.0]))
-    assert times_s.tolist() == [10.0, 10.0, 1.0]
+def test_line_15_time_to_instantiate() -> None:
+    times_s = time_to_instantiate_s(np.array([10.0, 10.0]), np.array([8.0, 80.0]))
+    assert times_s.tolist() == [10.0, 1.0]
+
+
+def test_an_unknown_bandwidth_counts_as_boards_like_it_or_as_the_slowest_known() -> None:
+    seen = cluster((None, 8.0, 80.0))
+    for unknown, mbps in (("like-boards", 44.0), ("worst", 8.0)):
+        found = score(seen, unknown=unknown, queue="literal").parts
+        assert found["time_s"][0] == pytest.approx(found["missing_mb"][0] * 8 / mbps)
 
 
 def test_where_no_bandwidth_is_known_the_missing_layers_decide() -> None:
@@ -138,4 +144,4 @@ def test_a_link_that_is_down_is_the_worst_but_finite() -> None:
 def test_measured_bandwidth_replaces_missing_stated_bandwidth() -> None:
     measured = view([node("a"), node("b")], metrics={"bandwidth_mbps": [10.0, 90.0]})
     known = replace(measured, images=cluster().images)
-    assert decide(known, POD, FILTERS, InfrastructureAware(), Random(0)).node == "b"
+    assert decide(known, POD, Rule(InfrastructureAware(), FILTERS)).node == "b"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Layer
 from leadline_controller.strategies.kcss import DISK, Kcss, nearness_to_ideal
 
@@ -56,14 +56,16 @@ def test_criteria_are_the_shares_with_the_pod_the_number_of_pods_and_power() -> 
     assert scores.why(0) == expected
 
 
-def test_the_fullest_disk_wins_and_an_unknown_one_counts_as_the_emptiest() -> None:
+def test_the_fullest_disk_wins_and_an_unknown_one_counts_as_boards_like_it() -> None:
     disks = [{DISK: 100 * GIB}, {DISK: 200 * GIB}, {}]
     nodes = [node(f"n{at}", extended=disk) for at, disk in enumerate(disks)]
     cluster = view(nodes, requested={DISK: [40 * GIB, 40 * GIB, 0]})
     wanted = pod(requests={"ephemeral-storage": "10Gi"})
-    scores = Kcss().score(cluster, wanted, np.arange(3))
-    assert scores.parts["disk_used_share"].tolist() == [0.5, 0.25, 0.25]
-    assert scores.finalists.tolist() == [0]
+    # n2: 10 of 150 GiB, or as the emptiest disk.
+    for unknown, n2 in (("like-boards", 10 / 150), ("worst", 0.25)):
+        scores = Kcss(unknown).score(cluster, wanted, np.arange(3))
+        assert scores.parts["disk_used_share"].tolist() == [0.5, 0.25, n2]
+        assert scores.finalists.tolist() == [0]
 
 
 def test_images_count_by_the_time_to_send_what_is_missing() -> None:
@@ -76,10 +78,11 @@ def test_images_count_by_the_time_to_send_what_is_missing() -> None:
     ]
     cluster = replace(view(nodes), images=ImageTable.of([Image("app", layers)]))
     wanted = replace(pod(), images=("app",))
-    scores = Kcss().score(cluster, wanted, np.arange(4))
-    # 40 MB at 80 Mbit/s; 10 MB at 8; the unknown link counts as the slowest known one.
-    assert scores.parts["image_s"].tolist() == [4.0, 10.0, 10.0, 0.0]
-    assert scores.finalists.tolist() == [3]
+    # 40 MB at 80 Mbit/s; 10 MB at 8; the unknown link as boards like it, or as the slowest.
+    for unknown, seconds in (("like-boards", 80 / 44), ("worst", 10.0)):
+        scores = Kcss(unknown).score(cluster, wanted, np.arange(4))
+        assert scores.parts["image_s"].tolist() == [4.0, 10.0, seconds, 0.0]
+        assert scores.finalists.tolist() == [3]
 
 
 def topsis(rows: list[list[float]], is_cost: list[bool]) -> list[float]:

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchPlan, Running, decide_batch
-from leadline_controller.framework.cycle import Decision, decide
+from leadline_controller.framework.cycle import Decision, Rule, decide
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.view import Bools, ClusterView, NodeTable
 from leadline_controller.strategies.kubedsm import BOUNDED, EXACT, KubeDsm
 
-from tests.contracts.clusters import Case, cases, fingerprint
+from tests.contracts.clusters import case, fingerprint
 from tests.controller.builders import node, pod, view
 
 E1 = node("e1", cores=4, gib=4, tier="edge")
@@ -44,7 +44,7 @@ def run(
     for each, at in there:
         cluster = cluster.with_placement(each, at)
     strategy = KubeDsm(**options)
-    decisions, plan, _ = decide_batch(cluster, pods, there, FILTERS, strategy, Random(0))
+    decisions, plan, _ = decide_batch(cluster, pods, there, Rule(strategy, FILTERS))
     names = cluster.table.names
     moves = [(move.pod.name, names[move.source], names[move.target]) for move in plan.moves]
     return {d.pod.name: d.node for d in decisions}, moves, plan, decisions
@@ -200,18 +200,18 @@ def test_one_pod_alone_goes_where_it_packs_best() -> None:
     scores = KubeDsm().score(cluster, one, np.arange(3))
     assert scores.parts["packing_growth"][:2].tolist() == pytest.approx([0.3125, 0.0625])
     assert scores.total.tolist() == pytest.approx([1.3125, 1.0625, 1.0])
-    decision = decide(cluster, one, FILTERS, KubeDsm(), Random(0))
+    decision = decide(cluster, one, Rule(KubeDsm(), FILTERS))
     assert (decision.node, decision.why) == (
         "e1",
         "on the edge, where it leaves the least fragmentation, with 1 of 1 pods of its service",
     )
-    away = decide(cluster, asks("big", 5, 1), FILTERS, KubeDsm(), Random(0))
+    away = decide(cluster, asks("big", 5, 1), Rule(KubeDsm(), FILTERS))
     assert (away.node, away.why) == (
         "far",
         "no edge node can take it; the cloud node with the most room, "
         "with 0 of 1 pods of its service on the edge",
     )
-    again = decide(cluster, asks("there-2", 1, 1, "there"), FILTERS, KubeDsm(), Random(0))
+    again = decide(cluster, asks("there-2", 1, 1, "there"), Rule(KubeDsm(), FILTERS))
     assert again.why.endswith("with 2 of 2 pods of its service")
 
 
@@ -221,24 +221,24 @@ def test_an_edge_only_cluster_and_one_without_an_edge() -> None:
     assert run([], nodes=(E1,))[0] == {}
 
 
-@given(case=cases(), seed=st.integers(0, 1000), room=st.sampled_from(["free", "capacity"]))
-def test_whatever_the_cluster_every_step_passes_the_filters(
-    case: Case, seed: int, room: str
-) -> None:
-    random, strategy = Random(seed), KubeDsm(room=room)
-    cluster, running = case.cluster, []
+@given(seed=st.integers(0, 2**32), room=st.sampled_from(["free", "capacity"]))
+def test_whatever_the_cluster_every_step_passes_the_filters(seed: int, room: str) -> None:
+    random, strategy, drawn = Random(seed), KubeDsm(room=room), case(seed)
+    cluster, running = drawn.cluster, []
     nodes = [replace(n, tier=random.choice(["edge", "cloud", ""])) for n in cluster.nodes]
     cluster = replace(cluster, table=NodeTable(nodes))
     for number in range(4):  # pods like the wanted one that run somewhere already
-        one = replace(case.wanted, name=f"old-{number}", labels={"app": f"{number % 2}"})
-        decision = decide(cluster, one, FILTERS, strategy, random)
+        one = replace(drawn.wanted, name=f"old-{number}", labels={"app": f"{number % 2}"})
+        decision = decide(cluster, one, Rule(strategy, FILTERS, random))
         if decision.node is not None:
             at = cluster.table.index[decision.node]
             cluster = cluster.with_placement(one, at, volumes=decision.volumes())
             running.append((one, at))
-    pods = [replace(case.wanted, name=f"new-{number}") for number in range(3)]
+    pods = [replace(drawn.wanted, name=f"new-{number}") for number in range(3)]
     before = fingerprint(cluster)
-    decisions, plan, after = decide_batch(cluster, pods, running, FILTERS, strategy, Random(seed))
+    decisions, plan, after = decide_batch(
+        cluster, pods, running, Rule(strategy, FILTERS, Random(seed))
+    )
     assert fingerprint(cluster) == before
     assert [decision.pod for decision in decisions] == pods
     assert all(decision.node not in decision.rejected() for decision in decisions)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from leadline_controller.framework.cycle import Scores, Strategy
-from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import CPU, MEMORY, Image, Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
@@ -58,20 +58,28 @@ def test_the_share_is_in_whole_points_of_a_hundred() -> None:
     assert share_points([*pieces, (9.0, first, first)], 3).tolist() == [100.0, 66.0, 33.0]
 
 
-def test_image_locality_counts_whole_images_only() -> None:
-    scores = score("image-locality", cluster())
-    assert scores.parts["locality"].tolist() == [0.0, 0.0, 100.0, 100.0]
-    assert scores.total.tolist() == [10.0, 10.0, 20.0, 20.0]
-    assert scores.finalists.tolist() == [2, 3]
-    assert scores.why(2) == "600 MB of its layers are there: 100 points of 100, 10 for spreading"
-
-
-def test_layer_locality_counts_the_share_of_the_bytes() -> None:
-    # The base is 400 of 600 MB: 66.7 of 100 points, rounded down.
-    scores = score("layer-locality", cluster())
-    assert scores.parts["locality"].tolist() == [0.0, 66.0, 100.0, 100.0]
+@pytest.mark.parametrize(
+    ("name", "points", "locality", "total", "why"),
+    [
+        # Whole images only.
+        ("image-locality", "share", [0, 0, 100, 100], [10, 10, 20, 20], "100 points of 100"),
+        # The base is 400 of 600 MB: 66.7 of 100 points, rounded down.
+        ("layer-locality", "share", [0, 66, 100, 100], [10, 16.6, 20, 20], "100 points of 100"),
+        # 600 MB on 2 of 4 nodes: 300 MB, (300 - 23) / 977 of 10 points = 2.8.
+        ("image-locality", "thresholds", [0, 0, 2, 2], [10, 10, 12, 12], "2 points of 10"),
+        # base: 400 * 3 / 4 = 300 MB; own: 200 * 2 / 4 = 100 MB. 277 and 377 of 977: 2.8 and 3.9.
+        ("layer-locality", "thresholds", [0, 2, 3, 3], [10, 12, 13, 13], "3 points of 10"),
+    ],
+)
+def test_what_is_there_gives_points(
+    name: str, points: str, locality: list[float], total: list[float], why: str
+) -> None:
+    scores = score(name, cluster(), points=points)
+    assert scores.parts["locality"].tolist() == locality
     assert scores.parts["cached_mb"].tolist() == [0.0, 400.0, 600.0, 600.0]
-    assert scores.total.tolist() == pytest.approx([10.0, 16.6, 20.0, 20.0])
+    assert scores.total.tolist() == pytest.approx(total)
+    assert scores.finalists.tolist() == [2, 3]
+    assert scores.why(2) == f"600 MB of its layers are there: {why}, 10 for spreading"
 
 
 def test_a_small_layer_moves_the_share_but_not_the_old_points() -> None:
@@ -80,21 +88,6 @@ def test_a_small_layer_moves_the_share_but_not_the_old_points() -> None:
     assert score("layer-locality", view).parts["locality"].tolist() == [0.0, 30.0, 100.0, 100.0]
     old = score("layer-locality", view, points="thresholds")
     assert old.parts["locality"].tolist() == [0.0, 0.0, 0.0, 0.0]
-
-
-def test_image_locality_by_the_old_thresholds() -> None:
-    # 600 MB on 2 of 4 nodes: 300 MB, (300 - 23) / 977 of 10 points = 2.8.
-    scores = score("image-locality", cluster(), points="thresholds")
-    assert scores.parts["locality"].tolist() == [0.0, 0.0, 2.0, 2.0]
-    assert scores.total.tolist() == [10.0, 10.0, 12.0, 12.0]
-    assert scores.why(2) == "600 MB of its layers are there: 2 points of 10, 10 for spreading"
-
-
-def test_layer_locality_by_the_old_thresholds() -> None:
-    # base: 400 * 3 / 4 = 300 MB; own: 200 * 2 / 4 = 100 MB. 277 and 377 of 977: 2.8 and 3.9.
-    scores = score("layer-locality", cluster(), points="thresholds")
-    assert scores.parts["locality"].tolist() == [0.0, 2.0, 3.0, 3.0]
-    assert scores.total.tolist() == [10.0, 12.0, 13.0, 13.0]
 
 
 def test_selector_spread_is_added_in_whole_points() -> None:

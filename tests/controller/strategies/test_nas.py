@@ -38,9 +38,9 @@ def test_no_other_node_is_as_good_as_a_preferred_one_however_near_it_is() -> Non
     cluster = view(NODES, links=links)
     scores = Nas().score(cluster, pod(annotations={"user-node": "n1"}), np.arange(3))
     assert scores.finalists.tolist() == [0]
-    assert nearly_best(scores, scores.tolerance).tolist() == [0]
+    assert nearly_best(scores, scores.leeway.tolerance).tolist() == [0]
     rest = Nas().score(cluster, pod(annotations={"user-node": "n1"}), np.array([1, 2]))
-    assert nearly_best(rest, rest.tolerance).tolist() == [0, 1]
+    assert nearly_best(rest, rest.leeway.tolerance).tolist() == [0, 1]
 
 
 def test_the_reason_shows_the_distance() -> None:
@@ -74,10 +74,13 @@ def test_without_a_preferred_node_all_nodes_tie() -> None:
     assert scores.why(0) == "no node is preferred"
 
 
-def test_an_unmeasured_round_trip_counts_as_the_longest_measured() -> None:
+def test_an_unmeasured_round_trip_counts_as_those_to_boards_like_it_or_as_the_longest() -> None:
     cluster = view(NODES, links=[Link("n1", "n2", 50.0), Link("n2", "n3", 80.0)])
-    scores = Nas().score(cluster, pod(annotations={"user-node": "n1"}), np.arange(3))
-    assert scores.total.tolist() == [0, 50, 80]
+    for unknown, n3 in (("like-boards", 50), ("worst", 80)):
+        scores = Nas(unknown=unknown).score(
+            cluster, pod(annotations={"user-node": "n1"}), np.arange(3)
+        )
+        assert scores.total.tolist() == [0, 50, n3]
 
 
 def test_without_any_round_trip_the_option_is_used_and_never_zero() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from leadline_controller.config import ConfigError, load
 from leadline_controller.parsing.entry_points import PluginError
+from leadline_controller.settings import ConfigError, load
 from leadline_controller.strategies.registry import StrategyRegistry
 
 from tests.support.distributions import install
@@ -203,7 +203,7 @@ def test_unreadable_metadata_on_the_machine_leaves_the_built_in_strategies(
 
 @pytest.fixture
 def settings_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    monkeypatch.setattr("leadline_controller.config.STRATEGIES", registry())
+    monkeypatch.setattr("leadline_controller.settings.STRATEGIES", registry())
 
     def file(name: str) -> Path:
         path = tmp_path / "controller.toml"

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from random import Random
 
 import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Decision, decide, decide_in_turn
+from leadline_controller.framework.cycle import Decision, Rule, decide, decide_in_turn
 from leadline_controller.framework.model import Link, Node, Pod, Taint
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
@@ -53,8 +52,8 @@ def wanted(
     return pod(name, labels=labels, annotations=given)
 
 
-def decided(seen: ClusterView, asked: Pod, **options: float) -> Decision:
-    return decide(seen, asked, FILTERS, build(ResponseTime, options), Random(0))
+def decided(seen: ClusterView, asked: Pod, **options: float | str) -> Decision:
+    return decide(seen, asked, Rule(build(ResponseTime, options), FILTERS))
 
 
 def totals(decision: Decision) -> dict[str, float | None]:
@@ -70,9 +69,9 @@ def test_lines_1_to_3_ping_from_the_master_plus_profile() -> None:
 
 
 def test_the_users_node_replaces_the_master() -> None:
-    # From n1: itself 0 + 50, n2 100 + 5; to n3 nothing was measured: the longest, 100 + 70.
+    # From n1: itself 0 + 50, n2 100 + 5; to n3 nothing was measured: the median of m and n2, 55.
     decision = decided(cluster(), wanted(user_node="n1"))
-    assert totals(decision) == {"n1": 50.0, "n2": 105.0, "n3": 170.0}
+    assert totals(decision) == {"n1": 50.0, "n2": 105.0, "n3": 125.0}
 
 
 def test_without_a_master_the_mean_round_trip_counts() -> None:
@@ -136,19 +135,22 @@ def test_other_strategies_ignore_the_threshold() -> None:
     assert THRESHOLD not in FILTERS
 
 
-def test_an_unknown_round_trip_counts_as_the_longest_measured() -> None:
-    decision = decided(cluster(links=LINKS[:2]), wanted(profile=None))
-    assert totals(decision) == {"n1": 10.0, "n2": 40.0, "n3": 40.0}
-
-
-def test_without_any_round_trip_the_option_is_used() -> None:
-    decision = decided(cluster(links=[]), wanted(), unknown_rtt=30)
-    assert totals(decision) == {"n1": 80.0, "n2": 35.0, "n3": 100.0}
-
-
-def test_a_node_that_is_not_in_the_profile_counts_as_the_slowest() -> None:
-    decision = decided(cluster(), wanted(profile={"n1": 50, "n2": 60}))
-    assert totals(decision) == {"n1": 60.0, "n2": 100.0, "n3": 80.0}
+@pytest.mark.parametrize(
+    ("links", "profile", "like", "worst"),
+    [
+        # An unknown round trip, and none at all.
+        (LINKS[:2], None, 25.0, 40.0),
+        ([], PROFILE, 100.0, 100.0),
+        # A node that is not in the profile.
+        (LINKS, {"n1": 50, "n2": 60}, 75.0, 80.0),
+    ],
+)
+def test_what_is_unknown_counts_as_boards_like_it_or_as_the_worst(
+    links: list[Link], profile: dict[str, float] | None, like: float, worst: float
+) -> None:
+    for unknown, n3 in (("like-boards", like), ("worst", worst)):
+        seen, asked = cluster(links=links), wanted(profile=profile)
+        assert totals(decided(seen, asked, unknown=unknown, unknown_rtt=30))["n3"] == n3
 
 
 @pytest.mark.parametrize(
@@ -169,19 +171,57 @@ def test_lines_8_to_19(
     assert found.tolist() == expected
 
 
-def test_replicas_of_one_service_go_to_each_node_and_then_to_the_best_again() -> None:
-    replicas = [wanted(f"web-{i}", {"app": "web", "pod-template-hash": "h"}) for i in range(5)]
-    turns = decide_in_turn(cluster(), replicas, FILTERS, ResponseTime(), Random(0))
-    decisions = [decision for decision, _ in turns]
-    assert [d.node for d in decisions] == ["n2", "n1", "n3", "n2", "n2"]
-    assert decisions[1].why.endswith(", the least of the nodes without a replica")
-    assert decisions[3].why.endswith("; every node that fits has a replica already")
+def in_turn(
+    seen: ClusterView, count: int, options: Mapping[str, str], threshold_ms: str = "1000"
+) -> list[str]:
+    labels = {"app": "web", "pod-template-hash": "h"}
+    replicas = [wanted(f"web-{i}", labels, response_time_ms=threshold_ms) for i in range(count)]
+    turns = decide_in_turn(seen, replicas, Rule(build(ResponseTime, options), FILTERS))
+    return [f"{decision.node}: {decision.why}" for decision, _ in turns]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "order"),
+    [("rounds", "n2 n1 n3 n2 n1 n3 n2"), ("minimum", "n2 n1 n3 n2 n2 n2 n2")],
+)
+def test_replicas_of_one_service_go_to_each_node_and_then_round_again_or_to_the_best(
+    replicas: str, order: str
+) -> None:
+    told = in_turn(cluster(), 7, {"replicas": replicas})
+    assert " ".join(each[:2] for each in told) == order
+    assert told[1].endswith(", the least of the nodes without a replica")
+    assert "; every node that fits has a replica already" in told[3]
 
 
 def test_a_node_over_the_threshold_gets_no_replica_in_any_round() -> None:
-    replicas = [wanted(f"web-{i}", response_time_ms="70") for i in range(4)]
-    turns = decide_in_turn(cluster(), replicas, FILTERS, ResponseTime(), Random(0))
-    assert [decision.node for decision, _ in turns] == ["n2", "n1", "n2", "n2"]
+    told = in_turn(cluster(), 4, {}, "70")
+    assert [each[:2] for each in told] == ["n2", "n1", "n2", "n1"]
+
+
+def test_replicas_on_one_board_share_its_cores_in_the_prediction() -> None:
+    # n2 has 4 cores: the fifth replica there takes 5 / 4 of the profile; with 3 cores for each, the
+    # second one 6 / 4, and a board of half a core, whose profile says so, twice as long.
+    def at_n2(running: int, cores: float = 4, **limits: str) -> float:
+        assigned = [pod(f"r{i}", labels=WEB, nodeName="n2") for i in range(running)]
+        nodes = [MASTER, node("n2", cores=cores)]
+        asked = pod(labels=WEB, annotations={"profile-ms": '{"n2": 8}'}, limits=limits or None)
+        seen = view(nodes, links=LINKS[1:2], assigned_pods=assigned)
+        assert totals(decided(seen, asked, cores="apart")) == {"n2": 48.0}
+        total, parts = decided(seen, asked).scores()["n2"]
+        assert total == 48.0 + parts.get("sharing_ms", 0.0)
+        return total
+
+    assert [at_n2(running) for running in (0, 3, 4, 7)] == [48.0, 48.0, 50.0, 56.0]
+    assert at_n2(1, cpu="3") == 52.0
+    assert [at_n2(running, cores=0.5) for running in (0, 1, 2)] == [48.0, 56.0, 64.0]
+
+
+def test_a_board_whose_cores_are_shared_by_too_many_is_over_the_threshold() -> None:
+    seen = view([MASTER, node("n2", cores=1)], links=LINKS[1:2])
+    told = in_turn(seen, 3, {}, "50")
+    assert [each[:2] for each in told] == ["n2", "n2", "No"], "45, 50 and 55 ms"
+    told = in_turn(seen, 3, {"cores": "apart"}, "50")
+    assert [each[:2] for each in told] == ["n2", "n2", "n2"]
 
 
 @pytest.mark.parametrize(
@@ -214,10 +254,7 @@ def test_lines_20_to_24_the_newest_replica_goes_first() -> None:
 
 def test_a_deleted_user_node_counts_as_no_user() -> None:
     passes, totals = [], []
-    for asked in (
-        wanted(user_node="gone", response_time_ms="100"),
-        wanted(response_time_ms="100"),
-    ):
+    for asked in (wanted(user_node="gone", response_time_ms="100"), wanted(response_time_ms="100")):
         passes.append(ResponseTime().filters()[THRESHOLD](cluster(), asked).passes.tolist())
         totals.append(ResponseTime().score(cluster(), asked, np.arange(len(cluster()))).total)
     assert passes[0] == passes[1]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.cycle import Rule, Strategy, decide_in_turn
 from leadline_controller.framework.options import build
 from leadline_controller.strategies import STRATEGIES
 
@@ -29,7 +29,7 @@ def make(name: str, **options: float) -> Strategy:
 
 def nodes_chosen(name: str, count: int, options: Mapping[str, float] | None = None) -> list[Any]:
     pods = [pod(f"p{i}", requests={"cpu": "1", "memory": "1Gi"}) for i in range(count)]
-    turns = decide_in_turn(view(NODES), pods, FILTERS, make(name, **options or {}), Random(0))
+    turns = decide_in_turn(view(NODES), pods, Rule(make(name, **options or {}), FILTERS))
     return [decision.node for decision, _ in turns]
 
 
@@ -99,7 +99,11 @@ def test_cloud_first_uses_any_edge_node_when_the_cloud_has_too_little_free() -> 
     assert (nodes[14:].count("small"), nodes[14:].count("big")) == (2, 6)
     draws = {
         next(
-            iter(decide_in_turn(view(NODES[:2]), [pod()], FILTERS, make("cloud-first"), Random(i)))
+            iter(
+                decide_in_turn(
+                    view(NODES[:2]), [pod()], Rule(make("cloud-first"), FILTERS, Random(i))
+                )
+            )
         )[0].node
         for i in range(20)
     }

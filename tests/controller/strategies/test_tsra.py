@@ -156,8 +156,9 @@ def test_a_pod_without_data_has_that_of_the_option() -> None:
 
 def test_unknown_bandwidth() -> None:
     some = view([NODES[0], NODES[1], NODES[2]])
-    scores = Tsra().score(some, pod(annotations={"data-mb": "5"}), np.arange(3))
-    assert scores.parts["sending_s"].tolist() == [0.5, 1.0, 1.0]  # n3: as the slowest known
+    for unknown, n3 in (("like-boards", 2 / 3), ("worst", 1.0)):
+        scores = Tsra(unknown=unknown).score(some, pod(annotations={"data-mb": "5"}), np.arange(3))
+        assert scores.parts["sending_s"].tolist() == [0.5, 1.0, n3]
     none = view([node("a"), node("b")])
     scores = Tsra().score(none, pod(annotations={"data-mb": "5"}), np.arange(2))
     assert scores.parts["sending_s"].tolist() == [0.0, 0.0]
@@ -167,3 +168,18 @@ def test_a_full_node_is_slow_but_finite() -> None:
     cluster = view([node("full", cores=1), node("free", cores=1)], requested={CPU: [2000, 0]})
     scores = Tsra().score(cluster, pod(), np.arange(2))
     assert scores.parts["execution_s"].tolist() == [1000.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "annotations", "finalists"),
+    [(0.0, {}, [1]), (3.0, {}, [0, 1]), (3.0, {"deadline-s": "60"}, [1])],
+)
+def test_nodes_that_finish_first_within_the_error_of_their_bandwidth_are_as_good(
+    error: float, annotations: dict[str, str], finalists: list[int]
+) -> None:
+    metrics = {"bandwidth_mbps": [90.0, 94.0, 20.0]}
+    cluster = view(
+        [node(name) for name in "abc"], metrics=metrics, errors={"bandwidth_mbps": error}
+    )
+    scores = Tsra().score(cluster, pod(annotations=annotations), np.arange(3))
+    assert scores.finalists.tolist() == finalists

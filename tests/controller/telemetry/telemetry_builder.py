@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from leadline_controller.framework.view import METRICS, NodeTable
-from leadline_controller.telemetry.bandwidth import BandwidthTest
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp

@@ -1,17 +1,15 @@
-"""The controller's session keeps within the limits of its broker, and its reading tells them."""
+"""The controller's session keeps within the limits of its broker, and its status tells them."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
-from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_controller.telemetry.session import BrokerSession
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from tests.controller.probing.permissive_leases import PermissiveLeases
-from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
+from tests.controller.telemetry.board_builder import BoardMessages
+from tests.controller.telemetry.running_session import session_with
 from tests.controller.telemetry.wire_client import connected
 from tests.support.mosquitto import mosquitto
 from tests.support.ports import wait_until
@@ -33,31 +31,6 @@ from tests.support.strict_broker import (
 NODES = [f"node-{number:03}" for number in range(100)]
 
 
-class Companion:
-    """Has a will, and hears nothing."""
-
-    filters: Sequence[str] = ("elsewhere/x",)
-    will: tuple[str, bytes] | None = ("elsewhere/will", b"gone")
-
-    def connected(self) -> None:
-        pass
-
-    def received(self, topic: str, payload: bytes, *, retained: bool) -> None:
-        pass
-
-
-@contextmanager
-def session_with(host: str, port: int) -> Iterator[BrokerSession]:
-    settings = BrokerSettings(host, port, CLUSTER, "controller")
-    ingestor = TelemetryIngestor(CLUSTER, TelemetryState(TimesToLive()), PermissiveLeases())
-    session = BrokerSession(settings, ingestor, companion=Companion())
-    session.start()
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
 @contextmanager
 def session_of(broker: StrictBroker) -> Iterator[BrokerSession]:
     with serving(broker), session_with("127.0.0.1", broker.port) as session:
@@ -70,9 +43,9 @@ def test_a_broker_that_retains_nothing_gets_nothing_to_retain(
     broker = StrictBroker(retains=False, max_qos=0, said=bytes([RETAIN, 0, MAXIMUM_QOS, 0]))
     with session_of(broker) as session:
         wait_until(session.is_connected, "it connects without a will that is retained")
-        session.keep("elsewhere/x", b"x", 60, 1)
+        session.retain("elsewhere/x", b"x", 60, 1)
         wait_until(lambda: broker.published, "it publishes")
-        limits = session.reading().limits
+        limits = session.status().limits
     assert broker.wills == [Will(0, True), Will(0, False)]
     assert broker.breaches == [0x9A]
     assert [(each.qos, each.retained) for each in broker.published] == [(0, False)]
@@ -92,10 +65,10 @@ def test_one_publish_is_unacknowledged_at_a_time_also_after_it_has_reconnected(
     with session_of(broker) as session:
         wait_until(session.is_connected, "it connects")
         for number in range(10):
-            session.keep(f"elsewhere/{number}", b"x", 60, 1)
+            session.retain(f"elsewhere/{number}", b"x", 60, 1)
         # The broker ended the first connection.
         wait_until(lambda: caplog.text.count("connected to the broker at") == 2, "it comes back")
-        session.keep("elsewhere/last", b"x", 60, 1)
+        session.retain("elsewhere/last", b"x", 60, 1)
         wait_until(
             lambda: any(each.topic == "elsewhere/last" for each in broker.acknowledged),
             "it goes on",
@@ -110,12 +83,12 @@ def test_packets_are_no_larger_than_the_broker_takes(caplog: pytest.LogCaptureFi
     with session_of(broker) as session:
         wait_until(session.is_connected, "it connects")
         session.request_retained(NODES)
-        session.keep("elsewhere/large", bytes(300))
+        session.retain("elsewhere/large", bytes(300))
         session.send(pb.Lease(node="n1", ping=pb.PingLease(peers=peers)))
         session.send(pb.Lease(node="n1", ping=pb.PingLease(peers=peers[:1])))
         wait_until(lambda: broker.published, "the small lease comes")
         wait_until(lambda: broker.kinds().count(UNSUBSCRIBE) > 10, "the requests come")
-        assert "2 messages were larger than it takes" in session.reading().limits
+        assert "2 messages were larger than it takes" in session.status().limits
     assert broker.breaches == []
     assert len(broker.published) == 1
     topics = b"".join(body for kind, body in broker.packets if kind == UNSUBSCRIBE)
@@ -130,8 +103,8 @@ def test_a_packet_size_that_is_not_said_is_learned() -> None:
         session.request_retained(NODES)
         wait_until(lambda: len(broker.wills) == 2 and session.is_connected(), "it comes back")
         session.request_retained(NODES[:1])
-        session.keep("elsewhere/large", bytes(10_000))
-        session.keep("elsewhere/small", b"x")
+        session.retain("elsewhere/large", bytes(10_000))
+        session.retain("elsewhere/small", b"x")
         wait_until(lambda: broker.published, "the session goes on")
         assert len(broker.wills) == 2
     assert broker.breaches == [0x95]
@@ -143,13 +116,13 @@ def test_a_broker_without_wildcards_is_not_asked_for_them(
     broker = StrictBroker(said=bytes([WILDCARDS, 0]))
     with session_of(broker) as session:
         wait_until(session.is_connected, "it connects")
-        session.keep("elsewhere/x", b"x")
+        session.retain("elsewhere/x", b"x")
         wait_until(lambda: broker.published, "it publishes")
-        reading = session.reading()
+        status = session.status()
     assert SUBSCRIBE not in broker.kinds()
-    assert "report" in reading.refused
+    assert "report" in status.refused
     assert "ACL" not in caplog.text
-    assert reading.limits == (
+    assert status.limits == (
         "it takes no wildcards in subscriptions, so nothing is heard of the boards",
     )
 
@@ -164,10 +137,10 @@ def test_an_answer_that_cannot_be_read_is_told_and_the_thread_goes_on(
 ) -> None:
     broker = StrictBroker(said=said)
     with session_of(broker) as session:
-        wait_until(lambda: "cannot be read" in session.reading().why, "it tells why")
+        wait_until(lambda: "cannot be read" in session.status().why, "it tells why")
         broker.said = bytes([PACKET_SIZE]) + b"\xff\xff\xff\xff"
         wait_until(session.is_connected, "it connects when the broker is mended")
-        assert session.reading().limits == ()
+        assert session.status().limits == ()
     assert caplog.text.count("cannot be read") == 1
 
 

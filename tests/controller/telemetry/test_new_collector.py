@@ -34,9 +34,9 @@ def test_the_value_of_a_new_collector_is_a_measurement_with_its_age() -> None:
     ingestor = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
     topic = board.topic(topics.Kind.REPORT)
     ingestor.ingest(topic, codec.encode(report), topics.SCHEMA, 1000.0, retained=False)
-    assert state.measurements("n1", 1000.0)["humidity_percent"] == (95.0, 2.5)
-    assert state.measurements("n1", 1000.0)["cpu_percent"] == (12.5, 2.5)
-    reading = state.board("n1", 1000.0)
+    assert state.board("n1", 1000.0).values["humidity_percent"] == (95.0, 2.5)
+    assert state.board("n1", 1000.0).values["cpu_percent"] == (12.5, 2.5)
+    reading = state.board("n1", 1000.0).report
     assert reading is not None
     assert reading.notes == ["damp"]
     assert state.metrics(table("n1"), 1000.0).cpu_percent[0] == 12.5

@@ -4,10 +4,10 @@ from math import inf
 
 import numpy as np
 import pytest
-from leadline_controller.telemetry.link_readings import LinkReading
+from leadline_controller.telemetry.link_status import LinkStatus
 
+from tests.controller.telemetry.road import NAMES, road
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
-from tests.controller.telemetry.test_estimates import NAMES, road
 
 EVERY_S = 10.0
 Rounds = list[float | None]
@@ -20,13 +20,13 @@ class PairOfNodes(TelemetryBuilder):
         super().__init__("n1", "n2")
         self.now_s = 0.0
 
-    def ping(self, rounds: Rounds, by: str = "n1") -> LinkReading:
+    def ping(self, rounds: Rounds, by: str = "n1") -> LinkStatus:
         for rtt_ms in rounds:
             self.now_s += EVERY_S
             assert self.rtt(by, "n2" if by == "n1" else "n1", rtt_ms, self.now_s)
-        return self.reading()
+        return self.status()
 
-    def reading(self) -> LinkReading:
+    def status(self) -> LinkStatus:
         (found,) = self.state.links(self.now_s)
         return found
 
@@ -52,8 +52,8 @@ def test_the_loss_is_about_what_is_lost(share: float) -> None:
     for _ in range(300):
         received = int((random.random(2) >= share).sum())
         pair.ping([5.0 if received else None])
-        seen.append(pair.reading().loss or 0.0)
-        assert not pair.reading().flapping
+        seen.append(pair.status().loss or 0.0)
+        assert not pair.status().flapping
     # A round counts as lost here when both its packets are.
     assert np.mean(seen) == pytest.approx(share**2, abs=0.02)
 
@@ -68,16 +68,16 @@ def test_jitter_is_the_mean_deviation_of_rounds() -> None:
 def test_doubled_and_reordered_messages_count_once() -> None:
     pair = PairOfNodes()
     pair.ping([5.0, 6.0, None, 5.0])
-    before = pair.reading()
+    before = pair.status()
     repeated = {"sequence": 3, "measured_boot_ms": 3000}
     for _ in range(2):
         assert not pair.rtt("n1", "n2", 80.0, pair.now_s, **repeated)
         assert not pair.rtt("n1", "n2", None, 20.0, **repeated)
-    assert pair.reading() == before
+    assert pair.status() == before
     # The other end's round is older than the last one that is known.
     pair.rtt("n2", "n1", 80.0, pair.now_s - 1)
     pair.rtt("n2", "n1", None, pair.now_s - 1)
-    assert pair.reading() == before
+    assert pair.status() == before
 
 
 def levels(*values: float | None, rounds: int = 4) -> Rounds:
@@ -167,7 +167,7 @@ def test_where_only_one_end_may_ping_its_round_trips_count_alone() -> None:
     for _ in range(10):
         pair.ping([5.0], by="n2")
         pair.ping([None])
-    found = pair.reading()
+    found = pair.status()
     assert (found.rtt_ms, found.loss, found.flapping) == (5.0, 0.0, False)
 
 

@@ -8,170 +8,105 @@ DUPLICATE, OUT_OF_ORDER = SequenceStatus.DUPLICATE, SequenceStatus.OUT_OF_ORDER
 A, B, C = (bytes([n] * 16) for n in range(3))
 
 
-class NumberedSender:
-    """Sends numbered messages to a tracker; each advances the clock since boot."""
-
-    def __init__(self) -> None:
-        self.tracker = SequenceTracker()
-        self.boot_id = A
-        self.session = 5
-        self.boot_ms = 1000
-
-    def send(self, sequence: int, *, birth: bool = False, **changed: Any) -> SequenceStatus:
-        self.boot_ms += 1000
-        fields = {
-            "boot_id": self.boot_id,
-            "session": self.session,
-            "measured_boot_ms": self.boot_ms,
-        }
-        return self.tracker.accept(Stamp(sequence=sequence, **{**fields, **changed}), birth=birth)
-
-    def reboot(self, boot_id: bytes, session: int) -> None:
-        self.boot_id, self.session, self.boot_ms = boot_id, session, 1000
-
-
-@pytest.fixture
-def sender() -> NumberedSender:
-    return NumberedSender()
-
-
-def test_messages_in_turn_are_current_and_none_is_lost(sender: NumberedSender) -> None:
-    assert [sender.send(n) for n in (7, 8, 9)] == [CURRENT] * 3
-    assert sender.tracker.lost == 0
-
-
-def test_duplicates_are_refused_and_change_nothing(sender: NumberedSender) -> None:
-    for n in (1, 2, 3):
-        sender.send(n)
-    assert sender.send(3) is DUPLICATE
-    assert sender.send(1) is OUT_OF_ORDER
-    assert sender.send(4) is CURRENT
-    assert sender.tracker.lost == 0
-
-
-def test_a_gap_is_counted_once(sender: NumberedSender) -> None:
-    sender.send(1)
-    sender.send(5)
-    assert sender.tracker.lost == 3
-    assert sender.send(3) is OUT_OF_ORDER
-    assert sender.tracker.lost == 3
-
-
-def test_the_count_of_lost_messages_is_bounded(sender: NumberedSender) -> None:
-    sender.send(1)
-    sender.send(2**64 - 1)
-    sender.session += 1
-    sender.send(2**64 - 1)
-    assert sender.tracker.lost == 2**63
-
-
-def test_a_later_session_becomes_current_and_buffered_messages_are_late(
-    sender: NumberedSender,
-) -> None:
-    sender.send(1)
-    assert sender.send(1, session=6) is CURRENT
-    assert sender.send(2) is LATE
-    assert sender.send(2) is DUPLICATE
-    assert sender.send(2, session=6) is CURRENT
-    assert sender.tracker.is_current(A, 6)
-    assert not sender.tracker.is_current(A, 5)
-    assert sender.tracker.lost == 0
-
-
-def test_missing_messages_at_the_start_of_a_session_are_lost(sender: NumberedSender) -> None:
-    sender.send(1)
-    sender.send(4, session=6)
-    assert sender.tracker.lost == 3
-
-
-def test_late_sessions_do_not_evict_the_current_one(sender: NumberedSender) -> None:
-    sender.send(10)
-    for session in range(5):
-        for n in (1, 2):
-            assert sender.send(n, session=session) is LATE
-    assert sender.send(10) is DUPLICATE
-    assert sender.send(12) is CURRENT
-    assert sender.tracker.lost == 1
-
-
-def test_a_new_boot_becomes_current_and_an_earlier_one_does_not_return(
-    sender: NumberedSender,
-) -> None:
-    sender.send(1)
-    sender.reboot(B, 6)
-    assert sender.send(1) is CURRENT
-    assert sender.send(9, boot_id=A, session=5) is LATE
-    assert sender.send(9, boot_id=A, session=7) is LATE  # a board cloned with its name
-    assert sender.send(2) is CURRENT
-
-
-def test_a_message_from_before_the_boot_is_late(sender: NumberedSender) -> None:
-    sender.send(1)
+UNDATED = {"measured_s": float("-inf")}
+BIRTH, RETAINED = {"birth": True}, {"retained": True}
+BORN = {"birth": True, "measured_boot_ms": 500}
+NEXT, FIRST = {"session": 6}, {"session": 1}
+REBOOTED: dict[str, Any] = {"boot_id": B, "session": 6}
+C_LATER: dict[str, Any] = {"boot_id": C, "session": 9, **UNDATED}
+C_EARLIER: dict[str, Any] = {"boot_id": C, "session": 4, **UNDATED}
+# Messages as (sequence, what differs from the sender's own, status), and how many are lost.
+Case = tuple[list[tuple[int, dict[str, Any], SequenceStatus]], int]
+CASES: dict[str, Case] = {
+    "messages in turn are current": ([(7, {}, CURRENT), (8, {}, CURRENT), (9, {}, CURRENT)], 0),
+    "duplicates change nothing": (
+        [(1, {}, CURRENT), (2, {}, CURRENT), (2, {}, DUPLICATE), (1, {}, OUT_OF_ORDER)],
+        0,
+    ),
+    "a gap is counted once": ([(1, {}, CURRENT), (5, {}, CURRENT), (3, {}, OUT_OF_ORDER)], 3),
+    "the count is bounded": (
+        [(1, {}, CURRENT), (2**64 - 1, {}, CURRENT), (2**64 - 1, NEXT, CURRENT)],
+        2**63,
+    ),
+    "buffered messages of an earlier session are late": (
+        [(1, {}, CURRENT), (1, NEXT, CURRENT), (2, {}, LATE), (2, NEXT, CURRENT)],
+        0,
+    ),
+    "messages at the start of a session are lost": ([(1, {}, CURRENT), (4, NEXT, CURRENT)], 3),
+    "late sessions do not evict the current one": (
+        [(10, {}, CURRENT)]
+        + [(n, {"session": session}, LATE) for session in range(5) for n in (1, 2)]
+        + [(10, {}, DUPLICATE), (12, {}, CURRENT)],
+        1,
+    ),
+    "an earlier boot does not return": (
+        # At last a board cloned with its name.
+        [
+            *((1, {}, CURRENT), (1, REBOOTED, CURRENT), (9, {}, LATE)),
+            *((9, {"session": 7}, LATE), (2, REBOOTED, CURRENT)),
+        ],
+        7,
+    ),
     # The buffer of an earlier boot that this controller never saw: its age is unknown.
-    assert sender.send(3, boot_id=C, session=4, measured_s=float("-inf")) is LATE
-    assert sender.send(4, boot_id=C, session=4, measured_s=float("-inf")) is LATE
-    assert sender.send(2) is CURRENT
+    "a message from before the boot is late": (
+        [(1, {}, CURRENT), (3, C_EARLIER, LATE), (4, C_EARLIER, LATE), (2, {}, CURRENT)],
+        0,
+    ),
+    "late messages alone make no session current": (
+        [(3, C_LATER, LATE), (1, {}, CURRENT), (2, {}, CURRENT)],
+        0,
+    ),
+    "an undated message of the session is late": (
+        [(1, {}, CURRENT), (2, UNDATED, LATE), (3, {}, CURRENT)],
+        0,
+    ),
+    # A report made before the connection comes before the birth.
+    "a lost session counter starts again with a birth": (
+        [(1, {}, CURRENT), (1, FIRST, LATE), (2, FIRST | BIRTH, CURRENT), (3, FIRST, CURRENT)],
+        1,  # what came late counts as lost when its session begins
+    ),
+    "a session counter that is always lost is accepted": (
+        [(n, FIRST, CURRENT) for n in range(1, 500)]
+        + [(1, FIRST | BIRTH, CURRENT), (2, FIRST, CURRENT)],
+        0,
+    ),
+    "a duplicate birth does not restart the session": (
+        [(1, BORN, CURRENT), (2, {}, CURRENT), (1, BORN, OUT_OF_ORDER), (2, {}, DUPLICATE)],
+        0,
+    ),
+    "a reinstalled board with a lower counter is accepted": (
+        [(1, {}, CURRENT), (1, REBOOTED | FIRST, CURRENT), (2, REBOOTED | FIRST | BIRTH, CURRENT)],
+        0,
+    ),
+    "a retained message is a baseline and not a gap": (
+        [(1, BIRTH | RETAINED, CURRENT), (40, {}, CURRENT), (42, {}, CURRENT)],
+        1,
+    ),
+    "a retained message does not replace the board's own": (
+        [(3, REBOOTED, CURRENT), (1, BIRTH | RETAINED, LATE), (4, REBOOTED, CURRENT)],
+        0,
+    ),
+}
 
 
-def test_late_messages_alone_make_no_session_current(sender: NumberedSender) -> None:
-    assert sender.send(3, boot_id=C, session=9, measured_s=float("-inf")) is LATE
-    assert sender.send(1) is CURRENT
-    assert sender.send(2) is CURRENT
+@pytest.mark.parametrize(("messages", "lost"), CASES.values(), ids=CASES.keys())
+def test_what_is_current_and_how_many_are_lost(
+    messages: list[tuple[int, dict[str, Any], SequenceStatus]], lost: int
+) -> None:
+    tracker, boot_ms = SequenceTracker(), dict.fromkeys((A, B, C), 1000)
+    for sequence, changed, status in messages:
+        boot_id = changed.get("boot_id", A)
+        boot_ms[boot_id] += 1000
+        fields = {"boot_id": A, "session": 5, "measured_boot_ms": boot_ms[boot_id], **changed}
+        birth = fields.pop("birth", False)
+        assert tracker.accept(Stamp(sequence=sequence, **fields), birth=birth) is status
+    assert tracker.lost == lost
 
 
-def test_an_undated_message_of_the_current_session_is_late(sender: NumberedSender) -> None:
-    sender.send(1)
-    assert sender.send(2, measured_s=float("-inf")) is LATE
-    assert sender.send(3) is CURRENT
-    assert sender.tracker.lost == 0
-
-
-def test_a_lost_session_counter_starts_again_with_a_birth(sender: NumberedSender) -> None:
-    sender.send(1)
-    sender.session = 1
-    assert sender.send(1) is LATE  # a report made before the connection, and so the birth
-    assert sender.send(2, birth=True) is CURRENT
-    assert sender.send(3) is CURRENT
-
-
-def test_a_session_counter_that_is_always_lost_is_accepted(sender: NumberedSender) -> None:
-    sender.session = 1
-    for n in range(1, 500):
-        sender.send(n)
-    # The agent starts again, and again its session is the first.
-    assert sender.send(1, birth=True) is CURRENT
-    assert sender.send(2) is CURRENT
-    assert sender.tracker.lost == 0
-
-
-def test_a_duplicate_birth_does_not_restart_the_session(sender: NumberedSender) -> None:
-    sender.send(1, birth=True, measured_boot_ms=500)
-    sender.send(2)
-    assert sender.send(1, birth=True, measured_boot_ms=500) is OUT_OF_ORDER
-    assert sender.send(2) is DUPLICATE
-
-
-def test_a_reinstalled_board_with_a_lower_counter_is_accepted(sender: NumberedSender) -> None:
-    sender.send(1)
-    sender.reboot(B, 1)
-    assert sender.send(1) is CURRENT
-    assert sender.send(2, birth=True) is CURRENT
-
-
-def test_a_retained_message_is_a_baseline_and_not_a_gap(sender: NumberedSender) -> None:
-    assert sender.send(1, birth=True, retained=True) is CURRENT
-    assert sender.send(40) is CURRENT
-    assert sender.tracker.lost == 0
-    assert sender.send(42) is CURRENT
-    assert sender.tracker.lost == 1
-
-
-def test_a_retained_message_does_not_replace_the_boards_own(sender: NumberedSender) -> None:
-    sender.reboot(B, 6)
-    sender.send(3)
-    assert sender.send(1, boot_id=A, session=5, birth=True, retained=True) is LATE
-    assert sender.send(4) is CURRENT
-
-
-def test_any_session_may_be_current_before_the_first_message() -> None:
-    assert SequenceTracker().is_current(A, 1)
+def test_the_session_of_the_newest_message_is_current() -> None:
+    tracker = SequenceTracker()
+    assert tracker.is_current(A, 1)  # before the first message, any is
+    for session in (5, 6):
+        tracker.accept(Stamp(A, session, 1, 1000 * session))
+    assert tracker.is_current(A, 6)
+    assert not tracker.is_current(A, 5)

@@ -5,20 +5,16 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import (
     SILENT_S,
-    BrokerSession,
-    BrokerSettings,
     BrokerTls,
 )
-from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_wire import topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, DisconnectFlags
@@ -26,8 +22,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tests.controller.probing.permissive_leases import PermissiveLeases
-from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
+from tests.controller.telemetry.board_builder import BoardMessages
+from tests.controller.telemetry.running_session import RunningSession, listening, session_with
 from tests.controller.telemetry.wire_client import connected, properties_of
 from tests.support.certificates import Authority, Certificate
 from tests.support.mosquitto import Broker, mosquitto
@@ -62,62 +58,18 @@ def test_retained_messages_of_a_node_can_be_requested_again(
 def test_a_broker_that_refuses_what_is_published_is_told_once(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    class Quiet:
-        filters: Sequence[str] = ("elsewhere/#",)
-        will: tuple[str, bytes] | None = ("elsewhere/will", b"gone")
-
-        def connected(self) -> None:
-            pass
-
-        def received(self, topic: str, payload: bytes, *, retained: bool) -> None:
-            pass
-
     rules = tmp_path / "acl"
     rules.write_text("topic read elsewhere/#\n")
-    with mosquitto([f"acl_file {rules}"]) as broker:
-        settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")
-        ingestor = TelemetryIngestor(CLUSTER, TelemetryState(TimesToLive()), PermissiveLeases())
-        session = BrokerSession(settings, ingestor, companion=Quiet())
-        session.start()
-        try:
-            wait_until(session.is_connected, "a will that is refused ends no session")
-            for _ in range(3):
-                session.keep("elsewhere/x", b"x", 60, 1)
-            said = "takes no states of boards (Not authorized); allow them in its ACL"
-            wait_until(lambda: said in caplog.text, "the log tells")
-        finally:
-            session.stop()
+    with (
+        mosquitto([f"acl_file {rules}"]) as broker,
+        session_with(broker.host, broker.port) as session,
+    ):
+        wait_until(session.is_connected, "a will that is refused ends no session")
+        for _ in range(3):
+            session.retain("elsewhere/x", b"x", 60, 1)
+        said = "takes no states of boards (Not authorized); allow them in its ACL"
+        wait_until(lambda: said in caplog.text, "the log tells")
     assert caplog.text.count(said) == 1
-
-
-class RunningSession:
-    """A session with its state."""
-
-    def __init__(self, host: str, port: int, tls: BrokerTls | None = None) -> None:
-        self.now_s = 1000.0
-        self.state = TelemetryState(TimesToLive())
-        leases = PermissiveLeases()
-        self.births = leases.births
-        ingestor = TelemetryIngestor(CLUSTER, self.state, leases)
-        settings = BrokerSettings(host, port, CLUSTER, "controller", tls)
-        self.session = BrokerSession(settings, ingestor, lambda: self.now_s)
-
-    def cpu(self, node: str = "n1") -> tuple[float, float] | None:
-        return self.state.measurements(node, self.now_s).get("cpu_percent")
-
-    def online(self, node: str = "n1") -> bool | None:
-        agent = self.state.agents().get(node)
-        return agent.online if agent else None
-
-
-@contextmanager
-def listening(host: str, port: int, tls: BrokerTls | None = None) -> Iterator[RunningSession]:
-    ears = RunningSession(host, port, tls)
-    ears.session.start()
-    try:
-        yield ears
-    finally:
-        ears.session.stop()
 
 
 @contextmanager
@@ -292,7 +244,7 @@ def test_an_invalid_retained_message_does_not_disconnect(
             *(how.qos, how.retain, properties),
         ).wait_for_publish(20)
         with connected_ears(broker, caplog) as ears:
-            wait_until(lambda: ears.births == ["n1"], "the birth is taken")
+            wait_until(lambda: ears.state.refused == {"unknown_schema": 1}, "it is refused")
             keep_sending(client, board, ears, 12.5)
         assert down(caplog) == []
 
@@ -350,13 +302,13 @@ def test_attempts_that_fail_change_neither_why_nor_since_when_there_is_no_sessio
         no = ReasonCode(PacketTypes.CONNACK, "Not authorized")
         session._connected(client, None, None, no, None)
         session._disconnected(client, None, *ended)
-        assert (session.reading().why, session.reading().since_s) == ("Not authorized", began_s)
+        assert (session.status().why, session.status().since_s) == ("Not authorized", began_s)
     session._disconnected(client, None, *ended)  # closed before any answer, as with TLS 1.3
-    assert session.reading().why == "the connection was lost"
+    assert session.status().why == "the connection was lost"
     session._connected(client, None, None, ReasonCode(PacketTypes.CONNACK, "Success"), None)
     ears.now_s += 5
     session._disconnected(client, None, *ended)
-    assert session.reading().since_s == ears.now_s
+    assert session.status().since_s == ears.now_s
 
 
 # TLS.
@@ -464,14 +416,14 @@ def test_the_round_trip_to_the_broker_is_measured(caplog: pytest.LogCaptureFixtu
         def measured() -> float | None:
             ears.now_s += 1.0  # so that it is time for a ping, which seems to take long
             ears.session.check()
-            return ears.session.reading().rtt_ms
+            return ears.session.status().rtt_ms
 
         wait_until(lambda: measured() is not None, "a ping is answered", 60)
-        reading = ears.session.reading()
-        assert reading.connected
-        assert reading.address == f"{broker.host}:{broker.port}"
-        assert reading.answers(ears.now_s)
-        assert (reading.why, reading.refused) == ("", ())
+        status = ears.session.status()
+        assert status.connected
+        assert status.address == f"{broker.host}:{broker.port}"
+        assert status.answers(ears.now_s)
+        assert (status.why, status.refused) == ("", ())
 
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "TLS"])
@@ -485,18 +437,18 @@ def test_a_session_with_a_frozen_broker_is_left_and_another_begins(
         own = authority.client("controller")
         tls = BrokerTls(own.ca_file, own.cert_file, own.key_file)
     with mosquitto(tls=server) as broker, connected_ears(broker, caplog, tls) as ears:
-        wait_until(lambda: ears.session.reading().answers(ears.now_s), "the broker answers", 60)
+        wait_until(lambda: ears.session.status().answers(ears.now_s), "the broker answers", 60)
         with frozen(broker):
             for _ in range(int(SILENT_S)):
                 ears.session.check()
                 ears.now_s += 1
-            assert ears.session.reading().connected  # not yet
-            assert not ears.session.reading().answers(ears.now_s)
+            assert ears.session.status().connected  # not yet
+            assert not ears.session.status().answers(ears.now_s)
             ears.session.check()
             wait_until(lambda: not ears.session.is_connected(), "the session is left", 60)
-            assert "did not answer" in ears.session.reading().why or is_secure
+            assert "did not answer" in ears.session.status().why or is_secure
             assert "did not answer" in caplog.text
-        wait_until(lambda: ears.session.reading().answers(ears.now_s), "it answers again", 90)
+        wait_until(lambda: ears.session.status().answers(ears.now_s), "it answers again", 90)
 
 
 def test_a_controller_that_slept_first_reads_what_came(caplog: pytest.LogCaptureFixture) -> None:
@@ -509,10 +461,13 @@ def test_a_controller_that_slept_first_reads_what_came(caplog: pytest.LogCapture
     assert down(caplog) == []
 
 
-def test_why_there_is_no_session_is_kept() -> None:
-    with listening("127.0.0.1", free_port()) as ears:
-        wait_until(lambda: "refused" in ears.session.reading().why, "it is refused", 60)
-        reading = ears.session.reading()
-    assert not reading.connected
-    assert not reading.answers(ears.now_s)
-    assert reading.heard_s is None
+@pytest.mark.parametrize(
+    ("host", "why"), [("127.0.0.1", "refused"), ("x" * 70 + ".invalid", "label")]
+)
+def test_why_there_is_no_session_is_kept(host: str, why: str) -> None:
+    with listening(host, free_port()) as ears:
+        wait_until(lambda: why in ears.session.status().why, "it is told", 60)
+        status = ears.session.status()
+    assert not status.connected
+    assert not status.answers(ears.now_s)
+    assert status.heard_s is None

@@ -12,8 +12,8 @@ from leadline_controller.telemetry.state import TelemetryState
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from tests.controller.probing.bandwidth_reports import granted, received, sent
 from tests.controller.probing.permissive_leases import PermissiveLeases
-from tests.controller.probing.test_grants import granted, received, sent
 from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
 from tests.controller.telemetry.telemetry_builder import TTL
 from tests.proto.other_wires import first, from_later
@@ -40,7 +40,6 @@ class Heard:
         return (
             self.state.agents(),
             self.state.links(NOW_S),
-            [self.state.measurements(name, NOW_S) for name in names],
             [self.state.board(name, NOW_S) for name in names],
             self.state.refused,
             self.leases.tests,
@@ -88,9 +87,9 @@ def test_of_an_agent_of_the_first_release_all_but_later_fields_is_known() -> Non
     old, new = told_by(in_first).state, told_by(codec.encode).state
     assert old.refused == {}
     assert old.agents() == new.agents()
-    measured = new.measurements("n1", NOW_S)
+    measured = dict(new.board("n1", NOW_S).values)
     assert measured.pop("link_mbps") == (1000.0, 0.5)
-    assert old.measurements("n1", NOW_S) == measured
+    assert old.board("n1", NOW_S).values == measured
 
 
 @pytest.mark.parametrize("end", ["client", "server"])
@@ -122,4 +121,4 @@ def test_a_later_kind_of_message_is_refused_and_nothing_else() -> None:
     heard._ingestor.ingest(topic, b"\x0a\x01x", topics.SCHEMA, NOW_S, retained=False)
     heard.hear(board, board.report())
     assert heard.state.refused == {"topic": 1}
-    assert heard.state.measurements("n1", NOW_S)["cpu_percent"] == (12.5, 0.0)
+    assert heard.state.board("n1", NOW_S).values["cpu_percent"] == (12.5, 0.0)

@@ -1,6 +1,5 @@
 """An MQTT v5 client that sends and receives as an agent does."""
 
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,9 +109,7 @@ def connected(
     """A connected client until the block ends; `will`: the board of its last will."""
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
     if tls is not None:
-        context = ssl.create_default_context(cafile=str(tls.ca_file))
-        context.load_cert_chain(str(tls.cert_file), str(tls.key_file))
-        client.tls_set_context(context)
+        client.tls_set_context(tls.context())
     if will is not None:
         how = topics.DELIVERY[topics.Kind.STATUS]
         properties: Any = Properties(PacketTypes.WILLMESSAGE)  # type: ignore[no-untyped-call]  # paho

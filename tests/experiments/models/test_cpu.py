@@ -8,9 +8,7 @@ from leadline_experiments.models.cpu import Contention, CpuModel, fair_shares
 
 
 def finish_s(
-    cores: float,
-    tasks: list[tuple[float, float, float]],
-    contention: Contention | None = None,
+    cores: float, tasks: list[tuple[float, float, float]], contention: Contention | None = None
 ) -> list[float]:
     """When each task (start s, work core-s, limit cores) is done."""
     env = simpy.Environment()
@@ -92,18 +90,6 @@ def test_contention_lasts_as_long_as_the_sharing() -> None:
     # Beside one other every second of work takes 1.25 s: the short one is done at 5, the
     # long one has 4 left and is alone.
     assert finish_s(2, [(0, 4, 1), (0, 8, 1)], contention) == pytest.approx([5, 9])
-
-
-@pytest.mark.parametrize("bad", [-1.0, nan, inf])
-def test_what_is_no_amount_is_refused_in_one_line(bad: float) -> None:
-    env = simpy.Environment()
-    with pytest.raises(ValueError, match=r"^work_core_s: expected a number, 0 or more, got"):
-        CpuModel(env, 1).run(bad)
-    with pytest.raises(ValueError, match=r"^cores: expected a number, more than 0, got"):
-        CpuModel(env, bad)
-    if bad != inf:
-        with pytest.raises(ValueError, match=r"^limit_cores: expected"):
-            CpuModel(env, 1).run(1, bad)
 
 
 def test_a_far_clock_does_not_stall() -> None:

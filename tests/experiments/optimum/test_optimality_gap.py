@@ -10,12 +10,7 @@ from leadline_experiments.dacs import methods as of_dacs
 from leadline_experiments.dacs.simulation import SCENARIO_1, SCENARIO_2, cluster
 from leadline_experiments.kubedsm.logs import logs
 from leadline_experiments.kubedsm.runs import BY_LOAD
-from leadline_experiments.kubedsm.simulation import (
-    SERVICES,
-    best_possible,
-    empty_cluster,
-    make_pod,
-)
+from leadline_experiments.kubedsm.simulation import SERVICES, best_possible, empty_cluster, make_pod
 from leadline_experiments.optimum import dacs, kubedsm
 from leadline_experiments.optimum.study import DELAY
 

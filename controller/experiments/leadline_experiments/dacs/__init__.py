@@ -133,8 +133,7 @@ def _order_rows(result: ScenarioResult, seed: int) -> Iterator[Row]:
             all(has_the_papers_counts(scenario, key, run_) for run_ in runs[key])
             for runs in by_order
         )
-        is_headline = key[1] == "alpha=0.5"
-        yield Row(table, scenario.title, *key, metric, None, orders, is_headline=is_headline)
+        yield Row(table, scenario.title, *key, metric, None, orders)
     less: Counter[str] = Counter()
     for runs in by_order:
         users = next(iter(runs.values()))[0].users

@@ -22,10 +22,11 @@ BASELINES: Sequence[Key] = tuple(
 
 
 class PaperCounts(NamedTuple):
-    """Pods on n1, n2 and n3; None where the paper does not say. any_node: the counts are those of
-    any nodes, most pods first, because chance decides or the paper does not say."""
+    """Pods on n1, n2 and n3; None where the paper does not say."""
 
     pods: Sequence[int | None]
+    # The counts are those of any nodes, most pods first, because chance decides or the paper does
+    # not say.
     any_node: bool = False
 
     @property
@@ -213,8 +214,8 @@ def _by_worker(result: ScenarioResult, key: Key, load: str) -> list[float]:
 
 def _preferred_is_slower(result: ScenarioResult, table: str, load: str) -> Iterator[Claim]:
     for method in METHODS:
-        delays_s = dict(zip(WORKERS, _by_worker(result, method.key, load), strict=True))
         if method.preferred is not None:
+            delays_s = dict(zip(WORKERS, _by_worker(result, method.key, load), strict=True))
             preferred_s = delays_s.pop(method.preferred)
             ours = {"the others": max(delays_s.values()), method.preferred: preferred_s}
             says = "The preferred node, with six pods, is slowest."

@@ -39,11 +39,11 @@ Key = tuple[str, str]  # a method and its option: alpha or the preferred node
 
 
 class Method(NamedTuple):
-    """A strategy. option: its alpha, or the preferred node. preferred: see `cluster`."""
+    """A strategy."""
 
     strategy: Strategy
-    option: str = ""
-    preferred: str | None = None
+    option: str = ""  # its alpha, or the preferred node
+    preferred: str | None = None  # see `cluster`
 
     @property
     def key(self) -> Key:

@@ -54,19 +54,19 @@ BETA_CS, BETA_RC = Dacs().beta_cs, Dacs().beta_rc
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One of the paper's clusters. figure, table: of the paper's results. pod_mbps: bandwidth that
-    each pod requests. rtt_ms: average round
-    trip of each pair of nodes. before_mib: memory requests of the pods that run on each worker at
-    the start. users_at: the nodes of the first pods' users, and of the next ones again."""
+    """One of the paper's clusters."""
 
     number: int
+    # Of the paper's results.
     figure: str
     table: str
-    pod_mbps: float
+    pod_mbps: float  # bandwidth that each pod requests
     workers: Sequence[Node]
-    rtt_ms: Mapping[tuple[str, str], float]
+    rtt_ms: Mapping[tuple[str, str], float]  # average round trip of each pair of nodes
     pod_count: int
+    # Memory requests of the pods that run on each worker at the start.
     before_mib: Sequence[int] = (0, 0, 0)
+    # The nodes of the first pods' users, and of the next ones again.
     users_at: Sequence[str] = USERS
 
     @property
@@ -166,12 +166,11 @@ class _Served(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one run. nodes: of the pods, in their order; None for a pod that is pending.
-    users: their nodes. requests: those of the pods that are not pending, for each load of
-    ITERATIONS."""
+    """The outcome of one run."""
 
-    nodes: Sequence[str | None]
-    users: Sequence[str]
+    nodes: Sequence[str | None]  # of the pods, in their order; None for a pod that is pending
+    users: Sequence[str]  # their nodes
+    # Those of the pods that are not pending, for each load of ITERATIONS.
     requests: Mapping[str, Sequence[ServedRequest]]
 
     def pods(self, worker: str | None) -> int:

@@ -30,7 +30,7 @@ from leadline_experiments.infrastructure_aware.simulation import (
     Outcome,
     Setup,
     draw_applications,
-    draw_topology,
+    draw_links,
     simulate,
     stand_in_images,
 )
@@ -44,7 +44,6 @@ _MORE_METRICS = (
     *("storage_10_90_mb", "new_image_avg_s", "first_half_avg_s", "second_half_avg_s"),
 )
 _HEADLINES = ("provision_avg_s", "storage_avg_mb", "replicas_std_dev")
-_HEADLINE_ABLATIONS = ("no region", "no SelectorSpread", "queue=literal")
 _ABLATION_METRICS = (*_HEADLINES, "provision_99_s", "cache_hits", "used_nodes")
 _SETTINGS = {
     "regions": Setting(
@@ -120,9 +119,9 @@ _SETTINGS = {
 
 
 class _Variant(NamedTuple):
-    """A set-up. name: what differs from the paper's, "" for the paper's own."""
+    """A set-up."""
 
-    name: str
+    name: str  # what differs from the paper's, "" for the paper's own
     methods: Mapping[str, Strategy]
     setup: Setup = Setup()
 
@@ -167,12 +166,12 @@ def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Resu
     images = stand_in_images()
     for draw in range(DRAWS):
         random = Random(f"{seed}/{draw}")
-        topology, applications = draw_topology(random), draw_applications(images, random)
+        links_mbps, applications = draw_links(random), draw_applications(images, random)
         ties = random.random()  # the same for all methods
         for number, (variant, method) in enumerate(runs, start=1):
             outcomes[variant.name, method].append(
                 simulate(
-                    *(topology, images, applications, variant.methods[method]),
+                    *(links_mbps, images, applications, variant.methods[method]),
                     *(Random(ties), variant.setup),
                 )
             )
@@ -242,7 +241,7 @@ def _ablation(name: str, changed: Mapping[str, Draws], ours: Mapping[str, Draws]
     """The claims that hold if this is changed, and the methods that it changes."""
     found = claims({**ours, **changed})
     held, of = sum(claim.holds for claim in found), f"claims that hold of {len(found)}"
-    yield Row("Ablations", name, "", "", of, None, held, is_headline=name in _HEADLINE_ABLATIONS)
+    yield Row("Ablations", name, "", "", of, None, held)
     for method, draws in changed.items():
         for metric in _ABLATION_METRICS:
             yield Row("Ablations", name, method, "", metric, None, float(draws[metric].mean()))

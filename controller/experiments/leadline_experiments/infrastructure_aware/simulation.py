@@ -2,11 +2,10 @@
 arrive, their replicas are placed and the images pulled.
 
 The network is Ipê, the backbone of Brazil's research network. The paper takes the links from a web
-page that changes with the network. The stand-in has the same 28 points of presence, and the shape
-and usual capacities of the backbone about 2021: a 100 Gbit/s ring in the north-east, 10 Gbit/s
-elsewhere, less in the far north. Section IV-B attaches one server and five edge nodes to each
-point. Their links are much narrower, so they determine the bandwidth of a download; a test checks
-this.
+page that changes with the network. The stand-in has the same 28 points of presence. Section IV-B
+attaches one server and five edge nodes to each point. Their links are much narrower than those of
+the backbone, so they alone determine the bandwidth of a download; a test checks this with the shape
+and the usual capacities of the backbone about 2021.
 
 The paper takes Docker Hub's 24 most downloaded images without base images, and prints their total
 size with and without shared layers. The stand-in has 24 images that led the list about 2021, with
@@ -18,42 +17,29 @@ rough; two factors, one for shared and one for own layers, give both of the pape
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import fsum
 from random import Random
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Strategy, assume, decide
-from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.cycle import Rule, Strategy, assume, decide
+from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Layer, Node, Pod
 from leadline_controller.framework.view import NodeTable
 
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.pulls import NodeStore
 
-REGISTRY_POINT = "SP"
-REGISTRY_LINK = "registry"
-REGISTRY_MBPS = 10_000.0
 SERVER_MBPS = 100.0
 EDGE_MBPS = (10, 60)
 EDGE_NODES = 5
 
-# Points of presence by state; CG is Campina Grande, the second one in Paraíba.
-_LINKS_GBPS = (
-    *(("SP", "RJ", 100), ("SP", "PR", 10), ("SP", "RS", 10), ("SP", "MG", 10), ("SP", "DF", 10)),
-    *(("SP", "MS", 10), ("SP", "CE", 100), ("RJ", "MG", 10), ("RJ", "ES", 10), ("RJ", "DF", 10)),
-    *(("PR", "SC", 10), ("SC", "RS", 10), ("PR", "MS", 10), ("MS", "MT", 10), ("MT", "GO", 10)),
-    *(("GO", "DF", 10), ("GO", "TO", 10), ("MG", "DF", 10), ("MG", "BA", 10), ("ES", "BA", 10)),
-    *(("BA", "SE", 100), ("SE", "AL", 100), ("AL", "PE", 100), ("PE", "CG", 100)),
-    *(("CG", "PB", 100), ("CG", "RN", 100), ("RN", "CE", 100), ("BA", "CE", 100)),
-    *(("CE", "PI", 10), ("PI", "MA", 10), ("PI", "PE", 10), ("MA", "PA", 10), ("PA", "TO", 10)),
-    *(("MT", "RO", 10), ("RO", "AC", 3), ("RO", "AM", 3), ("PA", "AM", 3), ("PA", "AP", 1)),
-    *(("AM", "RR", 1),),
+# By state; CG is Campina Grande, the second one in Paraíba.
+POINTS = (
+    *("AC", "AL", "AM", "AP", "BA", "CE", "CG", "DF", "ES", "GO", "MA", "MG", "MS", "MT"),
+    *("PA", "PB", "PE", "PI", "PR", "RJ", "RN", "RO", "RR", "RS", "SC", "SE", "SP", "TO"),
 )
-POINTS = tuple(sorted({point for a, b, _ in _LINKS_GBPS for point in (a, b)}))
 
 TOTAL_MB = 3436.45
 UNIQUE_MB = 2152.78
@@ -113,40 +99,16 @@ NODE_ALLOCATABLE = {CPU: FULL_PODS * 100, MEMORY: FULL_PODS * 200 * _MIB, PODS: 
 _FILTERS = {"NodeResourcesFit": FILTERS["NodeResourcesFit"]}
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """routes: the links from the registry to each node; the last one is the node's own.
-    capacity_mbps: of every link."""
-
-    routes: Mapping[str, Sequence[str]]
-    capacity_mbps: Mapping[str, float]
-
-    def bandwidth_mbps(self, node: str) -> float:
-        """The bandwidth of a single download to the node, Mbit/s."""
-        return min(self.capacity_mbps[link] for link in self.routes[node])
-
-
-def draw_topology(random: Random) -> Topology:
-    """Section IV-B: the backbone, and at each point a server and five edge nodes with random links,
-    drawn uniformly. Downloads take the path with the fewest links; of these, the widest."""
-    capacity_mbps = {_link(a, b): gbps * 1000.0 for a, b, gbps in _LINKS_GBPS}
-    capacity_mbps[REGISTRY_LINK] = REGISTRY_MBPS
-    graph = nx.Graph()
-    for a, b, gbps in _LINKS_GBPS:
-        graph.add_edge(a, b, cost=1 + 1e-3 / gbps)
-    paths = nx.single_source_dijkstra_path(graph, REGISTRY_POINT, weight="cost")
-    routes = {}
-    for point in POINTS:
-        links = [_link(a, b) for a, b in pairwise(paths[point])]
-        for at in range(1 + EDGE_NODES):
-            name = f"{point}-{f'edge-{at}' if at else 'server'}".lower()
-            capacity_mbps[name] = float(random.randint(*EDGE_MBPS)) if at else SERVER_MBPS
-            routes[name] = (REGISTRY_LINK, *links, name)
-    return Topology(routes, capacity_mbps)
-
-
-def _link(a: str, b: str) -> str:
-    return "-".join(sorted((a, b)))
+def draw_links(random: Random) -> dict[str, float]:
+    """Section IV-B: at each point a server and five edge nodes with random links, drawn uniformly.
+    Node -> Mbit/s of its link."""
+    return {
+        f"{point}-{f'edge-{at}' if at else 'server'}".lower(): (
+            float(random.randint(*EDGE_MBPS)) if at else SERVER_MBPS
+        )
+        for point in POINTS
+        for at in range(1 + EDGE_NODES)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +182,14 @@ def _draw_with_sum(random: Random, count: int, between: tuple[int, int], total: 
 
 
 class Setup(NamedTuple):
-    """What the ablations change. by_region: whether an application goes to the nodes of its point
-    of presence only, or to any node. bandwidth_now: whether bandwidth(c) is what one more pull
-    would get at the moment, or the capacity of the node's link. pulls_at_once: of a node."""
+    """What the ablations change."""
 
+    # Whether an application goes to the nodes of its point of presence only, or to any node.
     by_region: bool = True
+    # Whether bandwidth(c) is what one more pull would get at the moment, or the capacity of the
+    # node's link.
     bandwidth_now: bool = True
-    pulls_at_once: int = 1
+    pulls_at_once: int = 1  # of a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +199,7 @@ class Outcome:
     Of each replica, in the order of their scheduling: start_s, when; provision_s, the time that its
     node's link needs for the layers that the node lacks, if it pulls nothing else; with_waits_s,
     the time until its last layer is there; is_new, whether no node that it could go to had its
-    image when its application came. Of each node: replicas, stored_mb. hits, misses: numbers of
-    layers.
+    image when its application came. Of each node: replicas, stored_mb.
     """
 
     start_s: Sequence[float]
@@ -246,6 +208,7 @@ class Outcome:
     is_new: Sequence[bool]
     replicas: Sequence[int]
     stored_mb: Sequence[float]
+    # hits, misses: numbers of layers.
     hits: int
     misses: int
 
@@ -291,7 +254,7 @@ class _Group:
     ) -> tuple[NodeStore, float]:
         """Place the pod and pull its layers; its node's store, and the MB to pull. Raises
         ValueError."""
-        decision = decide(self.view, pod, _FILTERS, strategy, random)
+        decision = decide(self.view, pod, Rule(strategy, _FILTERS, random, letter=True))
         if decision.node is None:
             raise ValueError(f"{pod.key}: {decision.why}")
         view = assume(self.view, decision, strategy)
@@ -307,18 +270,16 @@ class _Group:
 
 
 def simulate(
-    topology: Topology,
+    links_mbps: Mapping[str, float],
     images: Sequence[Image],
     applications: Sequence[Application],
     strategy: Strategy,
     random: Random,
     setup: Setup = Setup(),  # noqa: B008  # it is immutable
 ) -> Outcome:
-    """Run until the last replica is provisioned. applications: in order of time."""
-    stores = {
-        node: NodeStore(topology.bandwidth_mbps(node), setup.pulls_at_once)
-        for node in topology.routes
-    }
+    """Run until the last replica is provisioned. links_mbps: of each node. applications: in order
+    of time."""
+    stores = {node: NodeStore(mbps, setup.pulls_at_once) for node, mbps in links_mbps.items()}
     if setup.by_region:
         groups = {
             point: _Group(

@@ -20,12 +20,16 @@ from leadline_experiments.kubedsm.runs import (
     LOGGED_VARIED,
     METHODS,
     MIDMIG_AS_ORIGINAL,
+    MOVES_COST,
+    MOVES_SLOW,
     NO_REORDER,
     ORIGINAL_AS_MIDMIG,
     TARGETS,
     VARIED,
+    WORST_FIRST,
     Runs,
     logged_loads,
+    with_rules,
 )
 from leadline_experiments.result import Claim, Kind, gain_claim, gain_percent, make_claim
 
@@ -164,26 +168,39 @@ def _ages_begin_anew(runs: Runs) -> str:
     """Why NoCloudOffload is further below the others than in the logs."""
     texts = [
         f"{runs.ratio([load], 'NoCloudOffload'):.1f} % become "
-        f"{runs.ratio([load], AGES_KEPT):.1f} % (logged "
+        f"{runs.ratio([load], with_rules('NoCloudOffload', AGES_KEPT)):.1f} % (logged "
         f"{runs.logged_ratio([load], 'NoCloudOffload'):.1f} %) on {load}"
         for load in LOGGED_VARIED
     ]
     return (
         "a moved pod is created again, so its age begins anew, and a scale-down takes it before "
         "those in the cloud, which M_C2E = 0 never moves; where moved pods keep their age, "
-        "NoCloudOffload's " + ", and ".join(texts)
+        "NoCloudOffload's "
+        + ", and ".join(texts)
+        + ". Where the replica goes first whose node the strategy scores worst, it has "
+        f"{runs.ratio([VARIED], with_rules('NoCloudOffload', WORST_FIRST)):.1f} % on {VARIED}, and "
+        f"NoMig {runs.ratio([VARIED], with_rules('NoMig', WORST_FIRST)):.1f} %"
     )
 
 
 def _on_the_same_loads(runs: Runs) -> str:
-    original, as_midmig, midmig, as_original = (
-        runs.ratio([VARIED], name)
-        for name in ("Original", ORIGINAL_AS_MIDMIG, "MidMig", MIDMIG_AS_ORIGINAL)
+    def both(rules: str) -> str:
+        original, as_midmig, midmig, as_original = (
+            runs.ratio([VARIED], with_rules(name, rules) if rules else name)
+            for name in ("Original", ORIGINAL_AS_MIDMIG, "MidMig", MIDMIG_AS_ORIGINAL)
+        )
+        return (
+            f"on Original's loads {original:.1f} % become {as_midmig:.1f} % with MidMig's limits, "
+            f"on MidMig's {midmig:.1f} % become {as_original:.1f} % with Original's"
+        )
+
+    original, midmig = (
+        runs.ratio([VARIED], with_rules(name, MOVES_COST)) for name in ("Original", "MidMig")
     )
     return (
-        "the two were logged with other loads, and a migration costs nothing here: on Original's "
-        f"loads {original:.1f} % become {as_midmig:.1f} % with MidMig's limits, on MidMig's "
-        f"{midmig:.1f} % become {as_original:.1f} % with Original's"
+        f"the two were logged with other loads, and a migration costs nothing here: {both('')}. "
+        f"Where {MOVES_COST}, as in the lab, Original has {original:.1f} % and MidMig "
+        f"{midmig:.1f} %. Where {MOVES_SLOW}, {both(MOVES_SLOW)}"
     )
 
 

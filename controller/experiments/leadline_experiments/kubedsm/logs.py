@@ -22,11 +22,10 @@ K8S_2024 = "kube-default 2024-10-19"
 
 
 class Log(NamedTuple):
-    """One run. pods: of services A, B, C and D, shape (samples, 4), at least one each. on_edge:
-    those of them on edge nodes."""
+    """One run."""
 
-    pods: Ints
-    on_edge: Ints
+    pods: Ints  # of services A, B, C and D, shape (samples, 4), at least one each
+    on_edge: Ints  # those of them on edge nodes
 
     @property
     def shares(self) -> Floats:

@@ -9,19 +9,21 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import log2
 from random import Random
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import (
     BatchPlan,
     BatchStrategy,
+    Move,
     Running,
     decide_batch,
+    suggested_steps,
 )
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best, decide_in_turn
+from leadline_controller.framework.cycle import Better, Rule, Scores, Strategy, best, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.kubedsm.decision import Quality
@@ -32,7 +34,7 @@ from leadline_experiments.models.cluster import view_of
 
 GIB = 1024**3
 MIB = 1024**2
-SUGGESTIONS = 15  # between two samples: one a second, as in the authors' configuration
+SUGGEST_S = 1.0  # between two suggestions, as in the authors' configuration
 
 # Table 4 with its columns exchanged, as the authors' configuration has it: cores, memory in GB.
 NODES = (("N2", "edge", 5, 5), ("N3", "edge", 4, 4), ("N4", "edge", 5, 7), ("N5", "cloud", 17, 22))
@@ -75,18 +77,21 @@ def make_pod(service: str, number: int, target: float | None = None) -> Pod:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A strategy for new pods, and one that suggests migrations, if there is one. targets: QoS
-    targets of the services; a missing one has the default."""
+    """A strategy for new pods, and one that suggests migrations, if there is one."""
 
     strategy: Strategy
     migration: BatchStrategy | None = None
+    # QoS targets of the services; a missing one has the default.
     targets: Mapping[str, float] = field(default_factory=dict)
 
 
-def kubedsm(m_c2e: int = 5, m_er: int = 3, targets: Mapping[str, float] | None = None) -> Method:
-    """KubeDSM with these limits of migrations and QoS targets."""
-    migration = KubeDsm(m_c2e=m_c2e, m_er=m_er) if m_c2e or m_er else None
-    return Method(KubeDsm(suggest=0), migration, targets or {})
+def kubedsm(
+    m_c2e: int = 5, m_er: int = 3, targets: Mapping[str, float] | None = None, **options: Any
+) -> Method:
+    """KubeDSM with these limits of migrations, QoS targets and further options. New pods never wait
+    (Algorithm 1)."""
+    strategy = KubeDsm(m_c2e=m_c2e, m_er=m_er, new_pods="never-wait", **options)
+    return Method(strategy, strategy if m_c2e or m_er else None, targets or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +113,47 @@ class EdgePreferred(Strategy):
         return Scores(candidates, total, best(total, self.better), scores.why, scores.parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What happens to pods that leave and move."""
+
+    by_exact_age: bool = False  # the youngest leaves at a scale-down, not any of about its age
+    keeps_ages: bool = False  # of moved pods; they are created again, so their ages begin anew
+    # The replica whose node the strategy scores worst leaves first, as by a pod deletion cost.
+    worst_first: bool = False
+    # How long a moved pod is away, from its eviction until another one is ready. Then the next move
+    # begins, as the executor does it. 0: all moves of a suggestion are done at once.
+    away_s: float = 0.0
+    pull_s: float = 0.0  # how much longer where the node does not have the service's image yet
+
+
+class Transit(NamedTuple):
+    """A pod that is away from its node, and on its next one at a time."""
+
+    pod: Pod
+    node: int
+    ready_s: float
+
+
 class Replay:
-    """The cluster during a run.
+    """The cluster during a run. random: of the order in which pods arrive, of ties, and of which of
+    equal pods leaves."""
 
-    random: of the order in which pods arrive, of ties, and of which of equal pods leaves.
-    by_exact_age: whether the youngest pod leaves at a scale-down, not any of about its age.
-    keeps_ages: whether a moved pod keeps its age. It is created again, so its age begins anew.
-    """
-
-    def __init__(
-        self,
-        method: Method,
-        random: Random,
-        *,
-        by_exact_age: bool = False,
-        keeps_ages: bool = False,
-    ) -> None:
+    def __init__(self, method: Method, random: Random, rules: Rules | None = None) -> None:
         self.method = method
-        self._by_exact_age = by_exact_age
-        self._keeps_ages = keeps_ages
+        self._rules = rules or Rules()
         self.view = empty_cluster()
         self.running: list[Running] = []
         self.migrations = 0
         self._is_cloud = is_cloud(self.view)
         self._made_at_s: dict[str, float] = {}
+        self._has_image: set[tuple[str, int]] = set()
         self._now_s = 0.0
         self._random = random
         self._wanted: Mapping[str, int] = {}
         self._is_settled = False
+        self._steps: list[Move] = []
+        self._transit: Transit | None = None
 
     def sample(self, wanted: Mapping[str, int]) -> Ints:
         """Bring each service to so many pods, let the method suggest until the next sample, and
@@ -143,10 +161,8 @@ class Replay:
         if wanted != self._wanted:
             self._wanted, self._is_settled = wanted, False
         self._place(self._scale())
-        for second in range(SUGGESTIONS):
-            if self._is_settled or self.method.migration is None:
-                break
-            self._suggest(self.method.migration, self._now_s + second)
+        if self.method.migration is not None:
+            self._migrate(self.method.migration)
         self._now_s += SAMPLE_S
         counts = Counter(
             pod.labels["app"] for pod, node in self.running if not self._is_cloud[node]
@@ -158,9 +174,16 @@ class Replay:
         arriving = []
         for service, count in self._wanted.items():
             replicas = [each for each in self.running if each[0].labels["app"] == service]
-            for _ in range(len(replicas) - count):
+            surplus = len(replicas) - count
+            if self._transit is not None and self._transit.pod.labels["app"] == service:
+                surplus += 1
+                if surplus > 0:  # what is not ready leaves first
+                    self.view = self.view.without_placement(*self._transit[:2])
+                    self._transit = None
+                    surplus -= 1
+            for _ in range(surplus):
                 replicas.remove(self._remove_one(replicas))
-            for _ in range(count - len(replicas)):
+            for _ in range(-surplus):
                 target = self.method.targets.get(service)
                 pod = make_pod(service, len(self._made_at_s), target)
                 self._made_at_s[pod.key] = self._now_s
@@ -170,18 +193,32 @@ class Replay:
 
     def _remove_one(self, replicas: Sequence[Running]) -> Running:
         """As a ReplicaSet does since Kubernetes 1.22: of the node with most of them, the youngest
-        by whole powers of two of the age, then any."""
+        by whole powers of two of the age, then any. With deletion costs, the lowest."""
         on_node = Counter(node for _, node in replicas)
+        scores = self._scores(replicas) if self._rules.worst_first else None
 
-        def rank(each: Running) -> tuple[int, float, float]:
+        def rank(each: Running) -> tuple[float, float, float]:
             age_s = max(self._now_s - self._made_at_s[each[0].key], 1.0)
-            age = age_s if self._by_exact_age else int(log2(age_s))
+            if scores is not None:  # of equal ones the older stays longer
+                return scores[each[1]], age_s, 0.0
+            age = age_s if self._rules.by_exact_age else int(log2(age_s))
             return -on_node[each[1]], age, self._random.random()
 
         removed = min(replicas, key=rank)
         self.running.remove(removed)
         self.view = self.view.without_placement(*removed)
         return removed
+
+    def _scores(self, replicas: Sequence[Running]) -> dict[int, float]:
+        """The strategy's score of each node for a replica that is there, more is better: as if it
+        were placed now on one of the nodes that they are on."""
+        strategy, scores = self.method.strategy, dict[int, float]()
+        candidates = np.unique([node for _, node in replicas])
+        for at, node in enumerate(candidates.tolist()):
+            pod = next(pod for pod, there in replicas if there == node)
+            total = strategy.score(self.view.without_placement(pod, node), pod, candidates).total
+            scores[node] = float(total[at]) * (1 if strategy.better == "higher" else -1)
+        return scores
 
     def _place(self, arriving: Sequence[Pod]) -> None:
         """Place new pods. One that fits nowhere is dropped, and is missing at the next sample."""
@@ -191,44 +228,96 @@ class Replay:
         strategy = self.method.strategy
         if isinstance(strategy, BatchStrategy):
             decisions, plan, self.view = decide_batch(
-                self.view, arriving, self.running, _FILTERS, strategy, self._random
+                self.view,
+                arriving,
+                self.running,
+                Rule(strategy, _FILTERS, self._random, letter=True),
             )
             self._carry_out(plan, self._now_s)
         else:
-            placed = list(decide_in_turn(self.view, arriving, _FILTERS, strategy, self._random))
+            placed = list(
+                decide_in_turn(
+                    self.view, arriving, Rule(strategy, _FILTERS, self._random, letter=True)
+                )
+            )
             decisions, self.view = [decision for decision, _ in placed], placed[-1][1]
         index = self.view.table.index
         self.running += [(each.pod, index[each.node]) for each in decisions if each.node]
+        self._has_image |= {(pod.labels["app"], node) for pod, node in self.running}
+
+    def _migrate(self, strategy: BatchStrategy) -> None:
+        """Suggest once a second until the next sample, unless nothing is left to move, and carry
+        out what is suggested."""
+        at_s, end_s = self._now_s, self._now_s + SAMPLE_S
+        while at_s < end_s:
+            if self._transit is not None:
+                pod, node, at_s = self._transit
+                if at_s <= end_s:
+                    self._transit = None
+                    self.running.append((pod, node))
+            elif self._steps:
+                self._begin(self._steps.pop(0), at_s)
+            elif self._is_settled:
+                return
+            else:
+                self._suggest(strategy, at_s)
+                at_s += SUGGEST_S
 
     def _suggest(self, strategy: BatchStrategy, now_s: float) -> None:
-        """Carry out one suggestion."""
-        _, plan, self.view = decide_batch(
-            self.view, [], self.running, _FILTERS, strategy, self._random
-        )
+        """Plan one suggestion; carry it out if moves take no time."""
+        rule = Rule(strategy, _FILTERS, self._random, letter=True)
+        if self._rules.away_s:
+            self._steps = [*suggested_steps(self.view, self.running, rule)]
+            self._is_settled = not self._steps
+            return
+        _, plan, self.view = decide_batch(self.view, [], self.running, rule)
         self._carry_out(plan, now_s)
         self._is_settled = not plan.moves
 
     def _carry_out(self, plan: BatchPlan, now_s: float) -> None:
-        """The moves of a plan."""
+        """The moves of a plan, at once."""
         for move in plan.moves:
             self.running.remove((move.pod, move.source))
             self.running.append((move.pod, move.target))
-            if not self._keeps_ages:
-                self._made_at_s[move.pod.key] = now_s
-        self.migrations += len(plan.moves)
+            self._create_again(move.pod, now_s)
+
+    def _create_again(self, pod: Pod, now_s: float) -> None:
+        """A move: its pod is created again."""
+        self.migrations += 1
+        if not self._rules.keeps_ages:
+            self._made_at_s[pod.key] = now_s
+
+    def _begin(self, move: Move, now_s: float) -> None:
+        """Evict a pod. A move that has lost its sense cancels those after it."""
+        service, place = move.pod.labels["app"], (move.pod, move.source)
+        without = self.view.without_placement(*place) if place in self.running else None
+        if without is None or not _passes(without, move.pod)[move.target]:
+            self._steps.clear()
+            return
+        self.running.remove(place)
+        self.view = without.with_placement(move.pod, move.target)
+        self._create_again(move.pod, now_s)
+        pull_s = 0.0 if (service, move.target) in self._has_image else self._rules.pull_s
+        self._has_image.add((service, move.target))
+        self._transit = Transit(move.pod, move.target, now_s + self._rules.away_s + pull_s)
+
+
+def _passes(view: ClusterView, pod: Pod) -> Bools:
+    """The nodes that pass the filters, shape (n,)."""
+    passes: Bools = np.logical_and.reduce([run(view, pod).passes for run in _FILTERS.values()])
+    return passes
 
 
 class Outcome(NamedTuple):
-    """The outcome of a replay. on_edge: pods of each service on the edge, shape (samples,
-    services). migrations: the number of moves."""
+    """The outcome of a replay."""
 
-    on_edge: Ints
-    migrations: int
+    on_edge: Ints  # pods of each service on the edge, shape (samples, services)
+    migrations: int  # the number of moves
 
 
-def replay(log: Log, method: Method, random: Random, **ages: bool) -> Outcome:
-    """Replay the pods of a log. ages: by_exact_age and keeps_ages of Replay."""
-    run = Replay(method, random, **ages)
+def replay(log: Log, method: Method, random: Random, rules: Rules | None = None) -> Outcome:
+    """Replay the pods of a log."""
+    run = Replay(method, random, rules)
     rows = (dict(zip(SERVICES, row, strict=True)) for row in log.pods.tolist())
     counts = [run.sample(wanted) for wanted in rows]
     return Outcome(np.array(counts), run.migrations)

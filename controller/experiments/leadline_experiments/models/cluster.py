@@ -30,7 +30,8 @@ def view_of(
     requested: Mapping[str, Ints] | None = None,
     metrics: NodeMetrics | None = None,
 ) -> ClusterView:
-    """A view in which nothing was placed yet. What is not given is unknown; of `requested`, 0."""
+    """A view in which nothing was placed yet. What is not given is unknown; of `requested`, 0.
+    Strategies read `metrics` to the letter: nothing is assumed beside what was measured."""
     table = NodeTable(nodes)
     return ClusterView(
         table=table,

@@ -6,7 +6,7 @@ gets more than its limit, and what a task leaves goes to the others.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 
 import numpy as np
 import simpy
@@ -52,7 +52,6 @@ class CpuModel:
     def __init__(
         self, env: simpy.Environment, cores: float, contention: Contention | None = None
     ) -> None:
-        _check("cores", cores, positive=True)
         self._env, self._cores, self._contention = env, cores, contention
         self._tasks: list[_Task] = []
         self._advanced_at_s = float(env.now)
@@ -68,11 +67,8 @@ class CpuModel:
         """Start a task now and return the event of its end.
 
         work_core_s: the seconds that it takes alone on one core, 0 or more. limit_cores: the cores
-        that it can use at once, more than 0; 1 for a single thread. Raises ValueError.
+        that it can use at once, more than 0; 1 for a single thread.
         """
-        _check("work_core_s", work_core_s)
-        if limit_cores != inf:
-            _check("limit_cores", limit_cores, positive=True)
         task = _Task(work_core_s, limit_cores, self._env.event())
         if work_core_s == 0:
             return task.done.succeed()
@@ -125,9 +121,3 @@ def fair_shares(limits: Sequence[float], capacity: float) -> list[float]:
         left -= shares[at]
         waiting -= 1
     return shares
-
-
-def _check(name: str, value: float, *, positive: bool = False) -> None:
-    if not isfinite(value) or value < 0 or (positive and value == 0):
-        least = "more than 0" if positive else "0 or more"
-        raise ValueError(f"{name}: expected a number, {least}, got {value!r}")

@@ -35,20 +35,12 @@ class AnsweredRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadProfile:
-    """The behaviour of a user: `parallel` requests at a time, with a pause after each answer.
-
-    pause_s: the shortest and the longest pause, drawn uniformly like Locust's `between`. Raises
-    ValueError.
-    """
+class UserBehaviour:
+    """The behaviour of a user: `parallel` requests at a time, with a pause after each answer."""
 
     parallel: int = 1
+    # The shortest and the longest pause, drawn uniformly like Locust's `between`.
     pause_s: tuple[float, float] = (0.0, 0.0)
-
-    def __post_init__(self) -> None:
-        shortest_s, longest_s = self.pause_s
-        if self.parallel < 1 or not 0 <= shortest_s <= longest_s:
-            raise ValueError("parallel: expected 1 or more; pause_s: 0 or more, shortest first")
 
 
 class Users:
@@ -63,19 +55,19 @@ class Users:
         self,
         env: simpy.Environment,
         serve: Callable[[], ProcessGenerator],
-        load_profile: LoadProfile,
+        behaviour: UserBehaviour,
         random: Random,
     ) -> None:
         self.answered: list[AnsweredRequest] = []
         self._env, self._serve, self._random = env, serve, random
-        self._load_profile = load_profile
+        self._behaviour = behaviour
         self._users = 0
         self._active: set[int] = set()
 
     @property
     def concurrent_requests(self) -> int:
         """The number of requests that all users keep in flight, pauses included."""
-        return self._users * self._load_profile.parallel
+        return self._users * self._behaviour.parallel
 
     def follow(self, steps: Sequence[Step]) -> ProcessGenerator:
         """A process that follows the steps; there are no users after the last one."""
@@ -90,7 +82,7 @@ class Users:
 
     def _stream(self, stream: int) -> ProcessGenerator:
         env, random = self._env, self._random
-        shortest_s, longest_s = self._load_profile.pause_s
+        shortest_s, longest_s = self._behaviour.pause_s
         yield env.timeout(random.uniform(0, longest_s))
         while stream < self.concurrent_requests:
             sent_s = float(env.now)
@@ -102,27 +94,17 @@ class Users:
 
 @dataclass(slots=True)
 class Autoscaler:
-    """Recommends a number of replicas; the defaults are those of Kubernetes and KEDA.
+    """Recommends a number of replicas; the defaults are those of Kubernetes and KEDA."""
 
-    target: the load of one replica, in the metric's unit. minimum, maximum: replicas. poll_s: the
-    interval between two readings. stabilisation_s: a scale-down goes no lower than the highest
-    recommendation within this window. tolerance: a load this close to the target, as a share of
-    it, changes nothing. Raises ValueError.
-    """
-
-    target: float
+    target: float  # the load of one replica, in the metric's unit
+    # minimum, maximum: replicas.
     minimum: int = 1
     maximum: int = 10
-    poll_s: float = 30.0
+    poll_s: float = 30.0  # the interval between two readings
+    # A scale-down goes no lower than the highest recommendation within this window.
     stabilisation_s: float = 300.0
-    tolerance: float = 0.1
+    tolerance: float = 0.1  # a load this close to the target, as a share of it, changes nothing
     _recommendations: list[tuple[float, int]] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        if not (self.target > 0 and self.poll_s > 0):
-            raise ValueError("target and poll_s: expected numbers more than 0")
-        if not 1 <= self.minimum <= self.maximum:
-            raise ValueError("minimum: expected from 1 to the maximum")
 
     def desired(self, now_s: float, metric: float, replicas: int) -> int:
         """The desired replicas. metric: of the whole service. replicas: the current number."""

@@ -51,21 +51,18 @@ from leadline_experiments.optimum.programme import (
     unschedulable_reason,
 )
 
-_SLACK_S = 1e-6
-_ALIKE_S = 1e-9
 _MAX_CONTENTION_S = 1e12  # larger values, and an overflow of 2^k, make no difference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delays:
     """Delays in seconds, weighted with alpha. own_s[k - 1, j, i]: of pod j on node i if the node
-    holds k of the pods, without Gamma. shared_s[k, i]: the sum of Gamma over these k pods. pods:
-    index of each pod by key. nodes: index of each node by name."""
+    holds k of the pods, without Gamma. shared_s[k, i]: the sum of Gamma over these k pods."""
 
     own_s: Floats
     shared_s: Floats
-    pods: Mapping[str, int]
-    nodes: Mapping[str, int]
+    pods: Mapping[str, int]  # index of each pod by key
+    nodes: Mapping[str, int]  # index of each node by name
 
     @classmethod
     def of(cls, view: ClusterView, pods: Sequence[Pod], dacs: Dacs) -> "Delays":
@@ -130,9 +127,8 @@ def best(
         if not row.any():
             return Optimum.infeasible(f"pod {pod.key} fits no node")
     cost, resources = Delays.of(view, pods, dacs), resources_of(view, pods)
-    known = _good_placement(may, cost, resources)
-    model = _Model(Programme(time_limit_s), may, cost, resources, known)
-    found = model.programme.minimise(known=None if known is None else model.values(known))
+    model = _Model(Programme(time_limit_s), may, cost, resources)
+    found = model.programme.minimise()
     if not found.values.size:
         infeasible = found.status == "infeasible"
         why = "the nodes can't hold all pods at once" if infeasible else "no time left"
@@ -146,44 +142,6 @@ def best(
     return Optimum(cost.total_s(nodes) / len(pods), placement, status, found.gap, why=why)
 
 
-def _good_placement(may: Bools, cost: Delays, resources: Resources) -> Ints | None:
-    """The node of each pod in a good placement, or None if the heuristic cannot place all pods. The
-    exact search starts from it and skips all that is worse, so it affects the search's duration and
-    not the optimum.
-
-    Each pod, the largest first, goes to the node with the least total delay; then pods move while
-    that lowers it.
-    """
-    nodes = np.full(may.shape[0], -1, dtype=np.int64)
-    requests, free = resources.requests, resources.capacity.copy()
-
-    def put(pod: int) -> bool:
-        options = np.flatnonzero(may[pod] & (requests[:, pod, np.newaxis] <= free).all(axis=0))
-        if not options.size:
-            return False
-        totals_s = []
-        for node in options.tolist():
-            nodes[pod] = node
-            totals_s.append(cost.total_s(nodes))
-        nodes[pod] = options[int(np.argmin(totals_s))]
-        free[:, nodes[pod]] -= requests[:, pod]
-        return True
-
-    largest = np.maximum(resources.capacity.max(axis=1, initial=0.0), 1e-9)
-    shares = (requests / largest[:, np.newaxis]).max(axis=0, initial=0.0)
-    if not all(put(pod) for pod in np.argsort(-shares, kind="stable").tolist()):
-        return None
-    least_s = cost.total_s(nodes)
-    while True:
-        for pod in range(nodes.size):
-            free[:, nodes[pod]] += requests[:, pod]
-            put(pod)
-        reached_s = cost.total_s(nodes)
-        if reached_s >= least_s - _ALIKE_S:
-            return nodes
-        least_s = reached_s
-
-
 class _Model:
     """The programme and its variables. classes: the indexes of the pods of each class. counts:
     z[i,k]. places: x[c,i,k]."""
@@ -194,7 +152,6 @@ class _Model:
         may: Bools,
         cost: Delays,
         resources: Resources,
-        known: Ints | None,
     ) -> None:
         self.programme = programme
         self.counts: dict[tuple[int, int], Variable] = {}
@@ -203,7 +160,8 @@ class _Model:
             (may[j].tobytes(), cost.own_s[:, j].tobytes(), resources.requests[:, j].tobytes())
             for j in range(len(may))
         )
-        for node, counts in enumerate(_pod_counts(may, cost, resources, known)):
+        for node, most in enumerate(resources.most(may)):
+            counts = range(1, most + 1)
             for k in counts:
                 self._add_count(node, k, may, cost, resources)
             if counts:
@@ -227,34 +185,3 @@ class _Model:
         for requests, size in zip(resources.requests, resources.capacity[:, node], strict=True):
             used = total(float(requests[pod]) * x for pod, x in held.items())
             add(used <= float(size) * holds_k)
-
-    def values(self, nodes: Ints) -> dict[int, float]:
-        """The non-zero values of the variables for a placement, by the variable's index."""
-        held = np.bincount(nodes)
-        values: dict[int, float] = {}
-        for node in np.flatnonzero(held).tolist():
-            values[self.counts[node, int(held[node])].index] = 1.0
-        for c, members in enumerate(self.classes):
-            for node in nodes[members].tolist():
-                x = self.places[c, node, int(held[node])].index
-                values[x] = values.get(x, 0.0) + 1.0
-        return values
-
-
-def _pod_counts(
-    may: Bools, cost: Delays, resources: Resources, known: Ints | None
-) -> list[list[int]]:
-    """The numbers of pods that each node may hold in a placement no worse than the known one.
-
-    A number is left out if the delay exceeds that of the known placement even with the cheapest
-    pods on the node and all others where they are cheapest.
-    """
-    limit = np.inf if known is None else cost.total_s(known) + _SLACK_S
-    own = np.where(may, cost.own_s, np.inf)
-    least = own.min(axis=(0, 2))
-    counts = []
-    for node, most in enumerate(resources.most(may)):
-        extra = np.cumsum(np.sort(own[:most, :, node] - least, axis=1), axis=1)
-        total = extra.diagonal() + cost.shared_s[1 : most + 1, node] + least.sum()
-        counts.append((np.flatnonzero(total <= limit) + 1).tolist())
-    return counts

@@ -53,21 +53,16 @@ _CLOUD, _NEW = -1, -2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Problem:
-    """The pods to place; the arrays have one entry per pod, or per service where that is said.
-
-    source: index of the pod's edge node, or _CLOUD or _NEW. may: allowed edge nodes, shape (pods,
-    nodes). may_leave: whether the cloud accepts the pod. service: index of its service. quality:
-    of all services. fixed: each service's pods on the edge that cannot be moved.
-    """
+    """The pods to place; the arrays have one entry per pod, or per service where that is said."""
 
     pods: Sequence[Pod]
-    source: Ints
-    may: Bools
-    may_leave: Bools
+    source: Ints  # index of the pod's edge node, or _CLOUD or _NEW
+    may: Bools  # allowed edge nodes, shape (pods, nodes)
+    may_leave: Bools  # whether the cloud accepts the pod
     resources: Resources
-    service: Ints
-    quality: Quality
-    fixed: Sequence[int]
+    service: Ints  # index of its service
+    quality: Quality  # of all services
+    fixed: Sequence[int]  # each service's pods on the edge that cannot be moved
 
     def moved(self, nodes: Ints) -> Bools:
         """The running pods that move. nodes: the edge node of each pod, or _CLOUD."""

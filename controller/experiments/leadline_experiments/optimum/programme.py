@@ -29,11 +29,11 @@ _DEPEND_ON_OTHER_PODS = frozenset({"InterPodAffinity", "PodTopologySpread"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resources:
-    """requests: shape (resources, pods). capacity: shape (resources, nodes). The unit of a resource
-    is the largest in which its requests are whole numbers."""
+    """What pods request and nodes have. The unit of a resource is the largest in which its requests
+    are whole numbers."""
 
-    requests: Floats
-    capacity: Floats
+    requests: Floats  # shape (resources, pods)
+    capacity: Floats  # shape (resources, nodes)
 
     def most(self, allowed: Bools) -> list[int]:
         """An upper bound of the pods on each node: the smallest pods that fit, by the scarcest
@@ -139,25 +139,20 @@ def refusal(
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best placement found.
+    """The best placement found."""
 
-    value: of the objective, in its unit; NaN without a placement. placement: pod's key -> node's
-    name. gap: the largest possible distance of `value` from the optimum, as a share of it; 0 is a
-    proof of optimality, infinity means that no bound is known. migrations: running pods that
-    move. why: the reason if the status is not "optimal".
-
-    status: "optimal" is proved, and the filters accept every step. "bound" is proved too, but a
-    filter that depends on other pods, which the programme does not model, rejects the placement:
-    no strategy can beat the value, and perhaps none can reach it. "time limit": the best
-    placement found in time. "infeasible": the pods cannot all be placed.
-    """
-
-    value: float
-    placement: Mapping[str, str]
+    value: float  # of the objective, in its unit; NaN without a placement
+    placement: Mapping[str, str]  # pod's key -> node's name
+    # "optimal" is proved, and the filters accept every step. "bound" is proved too, but a filter
+    # that depends on other pods, which the programme does not model, rejects the placement: no
+    # strategy can beat the value, and perhaps none can reach it. "time limit": the best placement
+    # found in time. "infeasible": the pods cannot all be placed.
     status: Status
+    # The largest possible distance of `value` from the optimum, as a share of it; 0 is a proof of
+    # optimality, infinity means that no bound is known.
     gap: float
-    migrations: int = 0
-    why: str = ""
+    migrations: int = 0  # running pods that move
+    why: str = ""  # the reason if the status is not "optimal"
 
     @property
     def proved(self) -> bool:
@@ -171,11 +166,12 @@ class Optimum:
 
 
 class Solution(NamedTuple):
-    """The solver's answer. values: of the variables in the order of their creation, rounded to
-    whole numbers; empty without a solution."""
+    """The solver's answer."""
 
     status: Status
     gap: float
+    # Of the variables in the order of their creation, rounded to whole numbers; empty without a
+    # solution.
     values: Floats = np.zeros(0)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
-from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.cycle import Rule, Strategy, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod, PodAnnotations
 from leadline_controller.framework.view import METRICS, ClusterView, NodeMetrics
 from leadline_controller.strategies import STRATEGIES
@@ -42,12 +42,11 @@ _LINK_MBPS = 100.0
 
 
 class Gap(NamedTuple):
-    """A strategy's objective beside the best, on one cluster. ours: None if pods are pending, so
-    that the two cannot be compared. pending: the number of these pods."""
+    """A strategy's objective beside the best, on one cluster."""
 
-    ours: float | None
+    ours: float | None  # None if pods are pending, so that the two cannot be compared
     best: Optimum
-    pending: int = 0
+    pending: int = 0  # the number of these pods
 
 
 def gap_rows(
@@ -79,10 +78,15 @@ def place(
     names = view.table.names
     placement = {pod.key: names[node] for pod, node in running}
     if isinstance(strategy, BatchStrategy):
-        decisions, plan, _ = decide_batch(view, pods, running, FILTERS, strategy, random)
+        decisions, plan, _ = decide_batch(
+            view, pods, running, Rule(strategy, FILTERS, random, letter=True)
+        )
         placement.update((move.pod.key, names[move.target]) for move in plan.moves)
     else:
-        decisions = [each for each, _ in decide_in_turn(view, pods, FILTERS, strategy, random)]
+        decisions = [
+            each
+            for each, _ in decide_in_turn(view, pods, Rule(strategy, FILTERS, random, letter=True))
+        ]
     placement.update((each.pod.key, each.node) for each in decisions if each.node is not None)
     return placement
 
@@ -203,7 +207,9 @@ def cloud_assisted(
     view = _view(random, [*boards, Node("cloud", amounts, tier="cloud")], [])
     drawn = [_draw_pod(random, services, number) for number in range(pods)]
     running: list[Running] = []
-    for decision, after in decide_in_turn(view, drawn[: pods // 2], FILTERS, Chance(), random):
+    for decision, after in decide_in_turn(
+        view, drawn[: pods // 2], Rule(Chance(), FILTERS, random)
+    ):
         if decision.node is not None:
             running.append((decision.pod, view.table.index[decision.node]))
             view = after

@@ -14,6 +14,7 @@ from random import Random
 from statistics import fmean, pstdev
 
 from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.options import build
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import ResponseTime
 
@@ -51,6 +52,13 @@ _SLACK = 0.05
 _DRAWS, _SPREADS, _SHORT_S = 8, (0.15, 0.3, 0.6, 0.9), (2.0, 60.0)
 _FACTORS = (1 / 3, 1.5, 3.0)
 ROBUSTNESS, BREAKING = "how firm the claims are", "where claims break"
+# Beyond the paper's most, one per node: the text's rounds, and Algorithm 1 as printed.
+FURTHER, _FURTHER_LEVELS = "further replicas", tuple(range(1, 9))
+_READINGS: Sequence[Mapping[str, str]] = (
+    {"replicas": "rounds"},
+    {"replicas": "minimum"},
+    {"replicas": "minimum", "cores": "apart"},
+)
 _METHODS: Mapping[str, Method] = {
     OURS: Method(ResponseTime(), newest),
     DEFAULT: Method(KubeDefault(), on_the_fullest),
@@ -64,7 +72,8 @@ def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Resu
     are to other numbers."""
     joining = {strategy.name: Method(strategy, newest)} if strategy else {}
     methods = {**joining, **_METHODS}
-    parts = len(_SERVICES) * (len(methods) + 1) * _RUNS + _DRAWS * len(_SPREADS)
+    parts = len(_SERVICES) * ((len(methods) + 1) * _RUNS + len(_READINGS))
+    parts += _DRAWS * len(_SPREADS)
     done = count(1)
 
     def tick(times: int = 1) -> None:
@@ -95,11 +104,31 @@ def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Resu
         _settings(),
         [
             *(row for each in services for row in _rows(*each)),
+            *_further_rows(seed, tick),
             *_robustness_rows(claims, seed, tick),
         ],
         claims,
         [figure for each in services for figure in _figures(*each)],
     )
+
+
+def _further_rows(seed: int, tick: Callable[[], None]) -> Iterator[Row]:
+    """Both readings of where replicas go once every node has one, and each with the paper's
+    prediction, from the paper's most replicas, up to which they are the same, to twice as many."""
+    for each, step_s in zip(_SERVICES, _SHORT_S, strict=True):
+        service = replace(each, levels=_FURTHER_LEVELS, step_s=step_s)
+        for reading in _READINGS:
+            outcome = run_trial(service, Method(build(ResponseTime, reading), newest), seed)
+            tick()
+            option = ", ".join(f"{name}={value}" for name, value in reading.items())
+            for at, nodes in list(enumerate(outcome.nodes))[max(LEVELS) - 1 :]:
+                case = f"{service.name}, {len(nodes)} replicas"
+                for metric, ours in (
+                    ("replicas on one node", max(Counter(nodes).values())),
+                    ("response_ms", fmean(outcome.response_s[at]) * 1000),
+                    ("requests_per_s", outcome.throughput[at]),
+                ):
+                    yield Row(FURTHER, case, OURS, option, metric, None, ours)
 
 
 def _robustness_rows(claims: Sequence[Claim], seed: int, tick: Callable[[], None]) -> Iterator[Row]:
@@ -190,7 +219,7 @@ def _settings() -> Mapping[str, Setting]:
     what the text says in words came out; the table ROBUSTNESS shows what other numbers give."""
 
     def pause(service: Service) -> str:
-        shortest_s, longest_s = service.load_profile.pause_s
+        shortest_s, longest_s = service.behaviour.pause_s
         return f"{shortest_s:g}-{longest_s:g} s"
 
     def per_worker(profile_ms: Mapping[str, float]) -> str:
@@ -276,8 +305,8 @@ def least_response_ms(service: Service, nodes: Sequence[str]) -> float:
     busiest_ms = max(
         share * service.profile_ms[name] / cores[name] for name, share in shares.items()
     )
-    requests = service.users_per_step * len(nodes) * service.load_profile.parallel
-    return max(alone_ms, requests * busiest_ms - fmean(service.load_profile.pause_s) * 1000)
+    requests = service.users_per_step * len(nodes) * service.behaviour.parallel
+    return max(alone_ms, requests * busiest_ms - fmean(service.behaviour.pause_s) * 1000)
 
 
 def _best_of_each_step(results: Iterable[MethodResult]) -> MethodResult:

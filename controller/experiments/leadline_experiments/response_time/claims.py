@@ -33,14 +33,13 @@ _FIRST_SOONER = "the first replica answers sooner than the default's"
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """The results of a method, averaged over the runs, one value per step. nodes: of the first
-    run's replicas. removed: nodes of its removed replicas, in the order of removal."""
+    """The results of a method, averaged over the runs, one value per step."""
 
     response_ms: Sequence[float]
     throughput: Sequence[float]
     deviation_ms: Sequence[float] = ()
-    nodes: Sequence[Sequence[str]] = ()
-    removed: Sequence[str] = ()
+    nodes: Sequence[Sequence[str]] = ()  # of the first run's replicas
+    removed: Sequence[str] = ()  # nodes of its removed replicas, in the order of removal
 
 
 Results = Mapping[str, MethodResult]  # by method

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import simpy
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Strategy, decide
+from leadline_controller.framework.cycle import Rule, Strategy, decide
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -33,7 +33,7 @@ from simpy.events import ProcessGenerator
 
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import CpuModel
-from leadline_experiments.models.load import Autoscaler, LoadProfile, Step, Users
+from leadline_experiments.models.load import Autoscaler, Step, UserBehaviour, Users
 
 _GIB, _MIB = 1024**3, 1024**2
 MASTER = "master"
@@ -63,17 +63,16 @@ THRESHOLD_MS = 250.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A deployment and its load. profile_ms: processing time of a single request on each worker.
-    users_per_step: users that each step up adds. requests_per_replica: the autoscaler's target.
-    workers: the nodes for its replicas."""
+    """A deployment and its load."""
 
     name: str
-    profile_ms: Mapping[str, float]
-    load_profile: LoadProfile
-    users_per_step: int
-    requests_per_replica: int
+    profile_ms: Mapping[str, float]  # processing time of a single request on each worker
+    behaviour: UserBehaviour
+    users_per_step: int  # users that each step up adds
+    requests_per_replica: int  # the autoscaler's target
     step_s: float
-    workers: tuple[Worker, ...] = WORKERS
+    workers: tuple[Worker, ...] = WORKERS  # the nodes for its replicas
+    levels: Sequence[int] = LEVELS  # of each step, how many replicas its users need
 
     @property
     def predicted_ms(self) -> Mapping[str, float]:
@@ -81,22 +80,23 @@ class Service:
         return {each.name: each.ping_ms + self.profile_ms[each.name] for each in self.workers}
 
     def autoscaler(self) -> Autoscaler:
-        """A new autoscaler, from one replica to one per worker, soon after each step."""
-        most, soon_s = len(self.workers), self.step_s / 20
+        """A new autoscaler, from one replica to as many as there are levels, in the paper's steps
+        one per worker, soon after each step."""
+        most, soon_s = max(self.levels), self.step_s / 20
         return Autoscaler(
             self.requests_per_replica, maximum=most, poll_s=soon_s, stabilisation_s=soon_s
         )
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Four levels up and three down (Fig. 3 and 4)."""
-        return tuple(Step(self.users_per_step * level, self.step_s) for level in LEVELS)
+        """In the paper four levels up and three down (Fig. 3 and 4)."""
+        return tuple(Step(self.users_per_step * level, self.step_s) for level in self.levels)
 
 
 WEB = Service(
     name="web",
     profile_ms={"w1": 2.6, "w2": 4.0, "w3": 4.0, "w4": 5.6},
-    load_profile=LoadProfile(parallel=5, pause_s=(0.05, 0.15)),
+    behaviour=UserBehaviour(parallel=5, pause_s=(0.05, 0.15)),
     users_per_step=10,
     requests_per_replica=50,
     step_s=10.0,
@@ -104,7 +104,7 @@ WEB = Service(
 DETECTION = Service(
     name="object detection",
     profile_ms={"w1": 60.0, "w2": 85.0, "w3": 85.0, "w4": 120.0},
-    load_profile=LoadProfile(parallel=10, pause_s=(2.0, 6.0)),
+    behaviour=UserBehaviour(parallel=10, pause_s=(2.0, 6.0)),
     users_per_step=2,
     requests_per_replica=20,
     step_s=60.0,
@@ -131,27 +131,27 @@ def draw_workers(services: Iterable[Service], random: Random, spread: float) -> 
     def near(value: float) -> float:
         return value * random.uniform(1 - spread, 1 + spread)
 
-    workers = tuple(each._replace(ping_ms=near(each.ping_ms)) for each in WORKERS)
-    return [
-        replace(
-            service,
-            workers=workers,
-            profile_ms={name: near(ms) for name, ms in service.profile_ms.items()},
-        )
-        for service in services
-    ]
+    return _changed(services, near, near)
 
 
 def scaled(
     services: Iterable[Service], delays: float = 1.0, profiles: float = 1.0
 ) -> Sequence[Service]:
     """The services with all delays and all profiles multiplied by these factors."""
-    workers = tuple(each._replace(ping_ms=each.ping_ms * delays) for each in WORKERS)
+    return _changed(services, lambda ms: ms * delays, lambda ms: ms * profiles)
+
+
+def _changed(
+    services: Iterable[Service],
+    delay: Callable[[float], float],
+    profile: Callable[[float], float],
+) -> Sequence[Service]:
+    workers = tuple(each._replace(ping_ms=delay(each.ping_ms)) for each in WORKERS)
     return [
         replace(
             service,
             workers=workers,
-            profile_ms={name: ms * profiles for name, ms in service.profile_ms.items()},
+            profile_ms={name: profile(ms) for name, ms in service.profile_ms.items()},
         )
         for service in services
     ]
@@ -198,11 +198,11 @@ class Method(NamedTuple):
 
 @dataclass(slots=True)
 class Deployment:
-    """A service's replicas, in the order of their creation. random: breaks ties."""
+    """A service's replicas, in the order of their creation."""
 
     service: Service
     method: Method
-    random: Random
+    random: Random  # breaks ties
     replicas: list[Replica] = field(default_factory=list)
     removed: list[Replica] = field(default_factory=list)
     nodes: Sequence[str] = ()
@@ -216,7 +216,9 @@ class Deployment:
             self.removed.append(replica)
         for _ in range(count - len(self.replicas)):
             pod = make_pod(self.service, len(self.replicas) + len(self.removed) + 1)
-            decision = decide(self._view(), pod, FILTERS, self.method.strategy, self.random)
+            decision = decide(
+                self._view(), pod, Rule(self.method.strategy, FILTERS, self.random, letter=True)
+            )
             if decision.node is not None:
                 self.replicas.append(Replica(pod, decision.node))
         self.nodes = tuple(each.node for each in self.replicas)
@@ -231,9 +233,9 @@ class Deployment:
 
 @dataclass(slots=True)
 class PlannedDeployment:
-    """Replicas on the nodes of a plan. plan: the nodes of one replica, of two, and so on."""
+    """Replicas on the nodes of a plan."""
 
-    plan: Sequence[Sequence[str]]
+    plan: Sequence[Sequence[str]]  # the nodes of one replica, of two, and so on
     nodes: Sequence[str] = ()
     removed: Sequence[Replica] = ()
 
@@ -245,13 +247,12 @@ class PlannedDeployment:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one run. Per step: response_s of the requests sent in it; throughput in
-    answers per second; nodes of the replicas in its middle, in the order of creation. removed:
-    nodes of the removed replicas, in the order of removal."""
+    answers per second; nodes of the replicas in its middle, in the order of creation."""
 
     response_s: Sequence[Sequence[float]]
     throughput: Sequence[float]
     nodes: Sequence[Sequence[str]]
-    removed: Sequence[str]
+    removed: Sequence[str]  # nodes of the removed replicas, in the order of removal
 
 
 def run_trial(service: Service, method: Method, seed: int) -> Outcome:
@@ -287,7 +288,7 @@ def _simulate(service: Service, deployment: Deployment | PlannedDeployment, seed
 
     autoscaler = service.autoscaler()
     deployment.scale(autoscaler.minimum)
-    users = Users(env, serve, service.load_profile, random)
+    users = Users(env, serve, service.behaviour, random)
     env.process(users.follow(service.steps))
     env.process(record_nodes())
     load, replicas = lambda: users.concurrent_requests, lambda: len(deployment.nodes)

@@ -9,8 +9,8 @@ VARIABLE = "_LEADLINE_COMPLETE"
 @click.command(epilog="Example: leadline completion bash >> ~/.bash_completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what SHELL needs to complete commands and options of leadline. For this session only:
-    eval "$(leadline completion bash)"."""
+    """Print what SHELL needs to complete commands, options, and names of nodes and pods, which it
+    asks the controller for. For this session only: eval "$(leadline completion bash)"."""
     made = get_completion_class(shell)
     assert made is not None  # noqa: S101  # click has the shells above
     script = made(click.Group(), {}, "leadline", VARIABLE)

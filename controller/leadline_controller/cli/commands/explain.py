@@ -3,13 +3,13 @@
 import click
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.cli import decisions
+from leadline_controller.cli import decisions, names
 from leadline_controller.cli.client import Endpoint, ask, connection_options
 from leadline_controller.cli.output import Format, emit, output_option
 
 
 @click.command(epilog="Example: leadline explain default/web-1")
-@click.argument("pod")
+@click.argument("pod", shell_complete=names.pods)
 @click.option("-n", "--namespace", default="default", help="Of a pod without one in its name.")
 @output_option
 @connection_options
@@ -18,7 +18,8 @@ def explain(pod: str, namespace: str, output: Format, endpoint: Endpoint) -> Non
     node, the measured values that entered it and their ages, and why other nodes were rejected.
     Exit code 1 when there is no decision about the pod."""
     key = pod if "/" in pod else f"{namespace}/{pod}"
-    answer = ask(endpoint, lambda stub: stub.ExplainPod, pb.ExplainPodRequest, pod=key)
+    with names.suggesting(names.pods, key):
+        answer = ask(endpoint, lambda stub: stub.ExplainPod, pb.ExplainPodRequest, pod=key)
     emit(
         output,
         lambda: decisions.explanation(answer),

@@ -43,6 +43,11 @@ def kube() -> None:
     "[rescheduling] of the controller's settings.",
 )
 @click.option(
+    "--notify",
+    is_flag=True,
+    help="With the right to keep what was told, for notify.url; --rescheduling has it.",
+)
+@click.option(
     "--pull-secret",
     "pull_secrets",
     metavar="NAMESPACE/NAME",
@@ -52,7 +57,7 @@ def kube() -> None:
 @click.option(
     "--deletion-cost",
     is_flag=True,
-    help="Also let it annotate pods, for kubernetes.deletion_cost.",
+    help="Also let it annotate pods, for leadline.dev/deletion-order and kubernetes.deletion_cost.",
 )
 @click.option(
     "--preemption/--no-preemption",
@@ -60,16 +65,37 @@ def kube() -> None:
     show_default=True,
     help="Let it delete pods and patch their status, for kubernetes.preemption.",
 )
+@click.option(
+    "--metrics-api/--no-metrics-api",
+    default=True,
+    show_default=True,
+    help="Let it ask what running pods use, for kubernetes.metrics_api.",
+)
+@click.option(
+    "--agents",
+    is_flag=True,
+    help="With the account of agents that are pods, and the right to sign their certificates, for "
+    "the section [issuing].",
+)
 def manifests(
-    rescheduling: bool, pull_secrets: tuple[str, ...], deletion_cost: bool, preemption: bool
+    rescheduling: bool,
+    notify: bool,
+    pull_secrets: tuple[str, ...],
+    deletion_cost: bool,
+    preemption: bool,
+    metrics_api: bool,
+    agents: bool,
 ) -> None:
     """Print the controller's service account with the least rights that it needs, as YAML. A
     policy, of Kubernetes 1.30 or newer, limits them to single fields."""
     folder = files("leadline_controller.kube") / "manifests"
     parts = ["rights.yaml", *(["preemption.yaml"] if preemption else [])]
+    parts += ["metrics-api.yaml"] if metrics_api else []
+    parts += ["notes.yaml"] if rescheduling or notify else []
     parts += ["rescheduling.yaml"] if rescheduling else []
     # A move says which pod of a ReplicaSet goes first.
     parts += ["deletion-cost.yaml"] if deletion_cost or rescheduling else []
+    parts += ["agents/rights.yaml"] if agents else []
     texts = (folder.joinpath(part).read_text("utf-8") for part in parts)
     click.echo("---\n".join(texts), nl=False)
     by_namespace: dict[str, list[str]] = {}

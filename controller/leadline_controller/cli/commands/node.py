@@ -3,13 +3,13 @@
 import click
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.cli import history, links, nodes
+from leadline_controller.cli import history, links, names, nodes
 from leadline_controller.cli.client import Endpoint, ask, connection_options, duration_s
 from leadline_controller.cli.output import Format, emit, output_option
 
 
 @click.command(epilog="Example: leadline node raspberrypi-3 --since 6h")
-@click.argument("name")
+@click.argument("name", shell_complete=names.nodes)
 @click.option(
     "--since",
     "since_s",
@@ -25,13 +25,12 @@ def node(name: str, since_s: float, output: Format, endpoint: Endpoint) -> None:
     """Show everything about one node: its board, the speed of its interface, its users' traffic,
     its metrics and their history as charts, its links and the pods placed on it. A bandwidth is
     exact, a lower bound, or suspect. Exit code 1 when there is no such node."""
-    answer = ask(
-        endpoint,
-        lambda stub: stub.GetNode,
-        pb.GetNodeRequest,
-        name=name,
-        history=pb.GetHistoryRequest(from_unix_s=-since_s, step_s=since_s / history.CHART_STEPS),
-    )
+    step_s = since_s / history.CHART_STEPS
+    wanted = pb.GetHistoryRequest(from_unix_s=-since_s, step_s=step_s)
+    with names.suggesting(names.nodes, name):
+        answer = ask(
+            endpoint, lambda stub: stub.GetNode, pb.GetNodeRequest, name=name, history=wanted
+        )
     emit(
         output,
         lambda: {

@@ -1,15 +1,17 @@
 """List where pods were placed recently."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import RenderableType
 
-from leadline_controller.cli import decisions
+from leadline_controller.cli import decisions, names
 from leadline_controller.cli.client import Endpoint, ask, connection_options, duration_s
-from leadline_controller.cli.output import DIM, Format, cell, emit, output_option
+from leadline_controller.cli.errors import BadInput
+from leadline_controller.cli.listing import Listed, listing
+from leadline_controller.cli.output import DIM, cell
 
 
 @click.command(epilog="Example: leadline placements --since 10m -n default --pending")
@@ -21,18 +23,35 @@ from leadline_controller.cli.output import DIM, Format, cell, emit, output_optio
     help="Only decisions younger than this, such as 10m.",
 )
 @click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
-@click.option("--node", default="", help="Only decisions that chose this node.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces; the default.")
+@click.option(
+    "--node",
+    default="",
+    shell_complete=names.nodes,
+    help="Only decisions that chose this node.",
+)
 @click.option("--strategy", default="", help="Only decisions of this strategy.")
 @click.option("--pending", is_flag=True, help="Only pods that are on no node yet.")
 @click.option(
     "--limit", type=click.IntRange(1, 1_000_000), default=None, help="At most so many, the newest."
 )
-@output_option
+@listing(
+    {
+        **{"pod": "pod", "node": "node", "strategy": "strategy", "decided": "time"},
+        **{"times": "times", "outcome": "outcome", "age": "age_s", "why": "why"},
+    },
+    selects=True,
+    watches=True,
+)
 @connection_options
-def placements(output: Format, endpoint: Endpoint, limit: int | None, **wanted: Any) -> None:
+def placements(
+    endpoint: Endpoint, limit: int | None, all_namespaces: bool, **wanted: Any
+) -> Listed[pb.Placement]:
     """List the last decision about each pod, oldest first: its node, its outcome and the reason.
     Decisions of earlier runs of the controller are included, and those about pods that were
     deleted since. The options can be combined."""
+    if all_namespaces and wanted["namespace"]:
+        raise BadInput("--all-namespaces and --namespace: expected one of them")
     answer = ask(
         endpoint,
         lambda stub: stub.ListPlacements,
@@ -41,14 +60,15 @@ def placements(output: Format, endpoint: Endpoint, limit: int | None, **wanted: 
         **wanted,
     )
 
-    def document() -> dict[str, Any]:
-        fields = {"placements": [decisions.document(each) for each in answer.placements]}
-        return fields | ({"truncated": True} if answer.truncated else {})
+    def whole(documents: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"placements": documents} | ({"truncated": True} if answer.truncated else {})
 
-    def tables(wide: bool) -> Iterator[RenderableType]:
+    def tables(items: Sequence[pb.Placement], wide: bool) -> Iterator[RenderableType]:
         if answer.truncated:
             reason = f"--limit {limit}" if limit == len(answer.placements) else "they are too many"
             yield cell(f"older decisions are left out: {reason}", DIM)
-        yield decisions.placements_table(answer.placements, wide=wide)
+        yield decisions.placements_table(items, wide=wide)
 
-    emit(output, document, tables)
+    return Listed(
+        "pod", answer.placements, lambda each: each.pod, decisions.document, whole, tables
+    )

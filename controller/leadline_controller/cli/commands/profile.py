@@ -13,8 +13,7 @@ from leadline_controller.cli.client import TIMEOUT_S, Endpoint, connection_optio
 from leadline_controller.cli.errors import BadInput, Failed
 from leadline_controller.cli.http_timing import TimingError, timed
 from leadline_controller.cli.output import Format, emit, output_option, table, track, working
-from leadline_controller.parsing.fields import FieldError
-from leadline_controller.scheduling.service_profiles import (
+from leadline_controller.cluster.service_profiles import (
     BoardProfile,
     ServiceProfile,
     document,
@@ -22,6 +21,7 @@ from leadline_controller.scheduling.service_profiles import (
     with_profile,
     write_profiles,
 )
+from leadline_controller.parsing.fields import FieldError
 
 _TIMES = ("WORK", "DEVIATION")
 
@@ -31,7 +31,7 @@ _TIMES = ("WORK", "DEVIATION")
     "--save /etc/leadline/profiles.json"
 )
 @click.option("--pods", required=True, metavar="LABELS", help="The service's pods, as app=web.")
-@click.option("--namespace", default="default", show_default=True, help="Their namespace.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Their namespace.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=80, show_default=True)
 @click.option("--path", default="/", show_default=True, help="The page to request.")
 @click.option(

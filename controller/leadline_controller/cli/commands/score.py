@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import click
@@ -21,7 +22,7 @@ from leadline_controller.cli.output import (
     working,
 )
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Decision
+from leadline_controller.framework.cycle import Decision, Rule
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, quoted
@@ -71,6 +72,19 @@ _SHOWN_COUNTS = 12
     metavar="on|off|NUMBER",
     help="Whether preferences decide between nearly equal nodes; a number is the tolerance.",
 )
+@click.option(
+    "--assumed-load",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="Whether a pod that is placed adds what it is expected to use to what was measured.",
+)
+@click.option(
+    "--letter",
+    is_flag=True,
+    help="Compare to the letter of the papers: values differ within their errors, too, and ties go "
+    "by chance alone.",
+)
 @output_option
 @click.pass_context
 def score(
@@ -80,6 +94,8 @@ def score(
     given: tuple[str, ...],
     seed: int,
     preferences: str,
+    assumed_load: str,
+    letter: bool,
     output: Format,
 ) -> None:
     """Place the pods of a snapshot file and print why. Each pod sees what the pods before it
@@ -87,7 +103,8 @@ def score(
     node."""
     try:
         strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
-        prefer = rule(_tolerance(preferences))
+        random = Random(seed)  # noqa: S311  # breaks ties, no secret
+        by = Rule(strategy, FILTERS, random, rule(_tolerance(preferences)), letter=letter)
         with working("reading the snapshot"):
             snapshot = load_snapshot(path)
     except (FieldError, OptionError, PluginError) as error:
@@ -96,9 +113,9 @@ def score(
     # Decisions that appear on a terminal one by one need no progress bar.
     counted = in_table or not sys.stdout.isatty()
     pods = track(snapshot.pods, "placing pods") if counted else snapshot.pods
-    scoring = start_scoring(snapshot, strategy, FILTERS, seed, pods, prefer)
+    scoring = start_scoring(snapshot, by, pods, assumes_load=assumed_load == "on")
     placed: Counter[str | None] = Counter()
-    if output == "json" or output == "yaml":
+    if not in_table:
         decisions = map(to_document, _counted(scoring.decisions, placed))
         stream(output, scoring.head, "decisions", decisions, scoring.tail)
     else:

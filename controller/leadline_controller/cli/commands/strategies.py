@@ -1,36 +1,52 @@
 """List the strategies and their options."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from inspect import getdoc
 from typing import Any
 
 import click
 
-from leadline_controller.cli.output import Format, emit, output_option, table
+from leadline_controller.cli.listing import Listed, listing
+from leadline_controller.cli.output import table
+from leadline_controller.framework.cycle import Strategy
 from leadline_controller.framework.options import Option, options_of, value_text
 from leadline_controller.strategies import STRATEGIES
 
+Named = tuple[str, type[Strategy]]
 _BEST = {"lower": "lowest", "higher": "highest"}
 
 
 @click.command(epilog="Example: leadline strategies -o json")
-@output_option
-def strategies(output: Format) -> None:
-    """List the strategies: the paper, the metrics that it needs and its options."""
-    emit(output, _listed, _tables)
+@listing({"strategy": "name", "paper": "paper", "better": "better"})
+def strategies() -> Listed[Named]:
+    """List the strategies: what each picks, the paper, the metrics that it needs and its
+    options."""
+    return Listed(
+        "strategy",
+        list(STRATEGIES.items()),
+        key=lambda named: named[0],
+        document=_document,
+        whole=lambda documents: documents,
+        tables=_tables,
+    )
 
 
-def _listed() -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "paper": strategy.paper,
-            "better": strategy.better,
-            "needs": list(strategy.needs),
-            "options": [_option(option) for option in options_of(strategy)],
-        }
-        for name, strategy in STRATEGIES.items()
-    ]
+def _document(named: Named) -> dict[str, Any]:
+    name, strategy = named
+    return {
+        "name": name,
+        "picks": _picks(strategy),
+        "paper": strategy.paper,
+        "better": strategy.better,
+        "needs": list(strategy.needs),
+        "options": [_option(option) for option in options_of(strategy)],
+    }
+
+
+def _picks(strategy: type[Strategy]) -> str:
+    """The first paragraph of its docstring."""
+    return " ".join((getdoc(strategy) or "").partition("\n\n")[0].split())
 
 
 def _option(option: Option) -> dict[str, Any]:
@@ -44,13 +60,15 @@ def _option(option: Option) -> dict[str, Any]:
     return {"name": option.name, "default": option.default, **allowed, "help": option.help}
 
 
-def _tables(wide: bool) -> Iterable[Any]:
+def _tables(shown: Sequence[Named], wide: bool) -> Iterable[Any]:
+    yield table(("STRATEGY", "PICKS"), ((name, _picks(strategy)) for name, strategy in shown))
+    yield ""
     columns = ("STRATEGY", "PAPER", *(("BEST TOTAL",) if wide else ()), "NEEDS MEASURED")
     yield table(
         columns,
         [
             (name, s.paper, *((_BEST[s.better],) if wide else ()), ", ".join(s.needs) or "nothing")
-            for name, s in STRATEGIES.items()
+            for name, s in shown
         ],
     )
     yield ""
@@ -59,7 +77,7 @@ def _tables(wide: bool) -> Iterable[Any]:
     else:
         columns = ("OPTIONS OF", "DEFAULT", "UNIT", "MEANING")
     rows: list[tuple[str, ...]] = []
-    for name, strategy in STRATEGIES.items():
+    for name, strategy in shown:
         options = options_of(strategy)
         if options and not wide:  # below their strategy's name they fit on 80 columns
             rows.append((name, "", "", ""))

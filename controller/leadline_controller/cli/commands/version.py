@@ -7,7 +7,7 @@ import click
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller import __version__
-from leadline_controller.cli.client import Endpoint, ask, connection_options
+from leadline_controller.cli.client import Endpoint, ask, connection_options, plain
 from leadline_controller.cli.errors import Failed, Unreachable
 from leadline_controller.cli.output import Format, emit, output_option, table
 
@@ -30,14 +30,7 @@ def version(output: Format, endpoint: Endpoint) -> None:
     if answer is None:
         controller, summary = None, f"none answers at {endpoint.address}"
     else:
-        controller = {
-            "version": answer.version,
-            "cluster": answer.cluster,
-            "strategy": answer.strategy,
-            "leader": answer.leader,
-            "lease_holder": answer.lease_holder or None,
-            "unreachable": list(answer.unreachable),
-        }
+        controller = plain(answer, "version cluster strategy leader lease_holder? unreachable")
         if answer.leader:
             role = "leads"
         elif "API server" in answer.unreachable:

@@ -12,12 +12,11 @@ from leadline_wire.v1 import control_pb2 as pb
 from leadline_controller.cli import decisions, nodes
 from leadline_controller.cli.client import Endpoint, connected, connection_options
 from leadline_controller.cli.errors import Unreachable
+from leadline_controller.cli.listing import AGES, without
 from leadline_controller.cli.output import clean
 
 _RETRY_S = 2.0
 _MAX_REMEMBERED = 20_000
-# What changes without news.
-_AGES = frozenset(("age_s", "confidence", "report_age_s", "first_age_s", "time"))
 
 
 @click.command(epilog="Example: leadline watch --only placements -o json | jq .placement")
@@ -81,7 +80,7 @@ class _Shown:
 
     def is_news(self, kind: str, name: str, document: dict[str, Any]) -> bool:
         """Note an event. False if it only repeats the last one before the connection was lost."""
-        key, state = (kind, name), json.dumps(_without_ages(document))
+        key, state = (kind, name), json.dumps(without(document, AGES))
         last = self._last.pop(key, None)
         self._last[key] = state
         if len(self._last) > _MAX_REMEMBERED:
@@ -100,12 +99,6 @@ class _Shown:
         return [
             name for kind, name in self._last if kind == "node" and (kind, name) not in replayed
         ]
-
-
-def _without_ages(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_ages(each) for key, each in value.items() if key not in _AGES}
-    return value
 
 
 def _show(event: pb.WatchEvent, output: str, shown: _Shown) -> None:

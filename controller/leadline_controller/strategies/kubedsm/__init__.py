@@ -42,11 +42,14 @@ BOUNDED = "bounded search, too many possibilities to weigh them all"
 
 @dataclass(frozen=True, slots=True)
 class KubeDsm(BatchStrategy):
-    """A batch is planned in two steps. First, immediateSchedule places the pending pods without
+    """Edge nodes for as many pods as fit, moving running pods between edge and cloud for it.
+
+    A batch is planned in two steps. First, immediateSchedule places the pending pods without
     migration (Algorithm 1). Then, unless `suggest` is 0, one suggestion may move pods from the
     cloud to the edge, including pods that the first step sent to the cloud, and may migrate
     running pods between edge nodes and to the cloud to make room (Algorithm 2). Without pending
-    pods the plan is only a suggestion.
+    pods the plan is only a suggestion. With new_pods=never-wait a batch is placed by the first step
+    alone, so only plans without pending pods migrate.
 
     Nodes of tier "cloud" are the cloud, all others the edge. The paper has one cloud node
     without bounds; here a pod that goes to the cloud gets the cloud node with the largest free
@@ -55,11 +58,13 @@ class KubeDsm(BatchStrategy):
     (strategies/shared/services.py). Q of a service is the largest `leadline.dev/qos-edge-ratio`
     of its pods, or `qos_target`.
 
-    Algorithm 2 brings pods from the cloud that fit the edge's free room. With room=capacity they
-    only have to fit its capacity, and others may leave the edge for them. makeDecision checks only
-    sums of resources, so match may then leave out pods for which others have left. The paper's
-    program applies such a suggestion anyway; here one that would lower QoS is repeated with one
-    pod less.
+    Algorithm 2 brings pods from the cloud that fit the edge's free room, so Algorithm 5, which
+    makes room, never has anything to do, and nothing leaves the edge. With room=capacity the pods
+    only have to fit the edge's capacity, and in a shortage others leave it for them (Eq. 12).
+    makeDecision checks only sums of resources, so match may then leave out pods for which others
+    have left. The paper's program applies such a suggestion anyway; here it is compared with those
+    for fewer pods, with those that count only what is free on nodes that can take one of the pods,
+    and with the one for which none leaves.
 
     Two options are the authors' program and not the paper's text: its QoS (qos=program), and that
     one running pod of a service at least does not move in a suggestion (last_replica=stays).
@@ -89,8 +94,17 @@ class KubeDsm(BatchStrategy):
         1.0, maximum=1.0, help="share of a service that should be on the edge, Q"
     )
     suggest: float = option(1, maximum=1, help="0: only place new pods, 1: suggest migrations too")
+    new_pods: str = choice(
+        "may-wait",
+        "never-wait",
+        help="whether new pods may wait for moves that make room for them; never-wait: only "
+        "suggestions migrate",
+    )
     room: str = choice(
-        "free", "capacity", help="room on the edge that the pods of a suggestion must fit"
+        "free",
+        "capacity",
+        help="room on the edge that the pods of a suggestion must fit; capacity: in a shortage "
+        "others leave the edge for them",
     )
     qos: str = choice("paper", "program", help="QoS of a service: Eq. 3-4, or the authors' program")
     last_replica: str = choice(
@@ -131,10 +145,12 @@ class KubeDsm(BatchStrategy):
         running: Sequence[Running],
         allowed: Allowed,
     ) -> BatchPlan:
-        """Immediate scheduling of the pending pods, then one suggestion."""
-        edge_view = _EdgeView(self, view, pending, running, allowed)
+        """Immediate scheduling of the pending pods, then one suggestion, unless only suggestions
+        migrate and there are pending pods."""
+        migrates = bool(self.suggest) and not (pending and self.new_pods == "never-wait")
+        edge_view = _EdgeView(self, view, pending, running, allowed, migrates=migrates)
         placed = immediate_schedule(edge_view.state, edge_view.new)
-        if not self.suggest:
+        if not migrates:
             return edge_view.to_plan([placed])
         waiting = (*placed.to_cloud, *edge_view.in_cloud)
         state = replace(edge_view.state, pods=edge_view.on_edge)
@@ -143,14 +159,26 @@ class KubeDsm(BatchStrategy):
         return edge_view.to_plan([placed, self._suggestion(state, waiting)])
 
     def _suggestion(self, state: EdgeState, waiting: Sequence[EdgePod]) -> AppliedDecision:
-        """The suggestion for the most pods that does not lower QoS."""
-        before = float(state.quality.of(state.on_edge))
-        within_capacity = self.room == "capacity"
-        for most in range(int(self.m_c2e), 0, -1):
-            outcome = suggest(state, waiting, most, int(self.m_er), within_capacity=within_capacity)
-            if float(state.quality.of(outcome.state.on_edge)) >= before - TOLERANCE:
-                return outcome
-        return suggest(state, waiting, 0, int(self.m_er))
+        """The suggestion within the free room, or the one with the most QoS for which pods leave
+        the edge. Of equals the one for which fewer leave, then move."""
+        most, limit = int(self.m_c2e), int(self.m_er)
+        outcomes = [suggest(state, waiting, most, limit)]
+        for by_node in (False, True) if self.room == "capacity" and most else ():
+            leaving = replace(state, may_leave=True, by_node=by_node)
+            # Where match misses pods for which others leave, fewer may gain more.
+            for fewer in range(most, 0, -1):
+                outcomes.append(suggest(leaving, waiting, fewer, limit))
+                if not (outcomes[-1].freed and outcomes[-1].missed):
+                    break
+            if not outcomes[1].missed:
+                break
+
+        def rank(outcome: AppliedDecision) -> tuple[float, int, int]:
+            quality = round(float(state.quality.of(outcome.state.on_edge)), 9)
+            migrations = len(outcome.freed) + len(outcome.reordered) + len(outcome.placed)
+            return quality, -len(outcome.freed), -migrations
+
+        return max(outcomes, key=rank)
 
 
 class _EdgeView:
@@ -164,6 +192,8 @@ class _EdgeView:
         pending: Sequence[Pod],
         running: Sequence[Running],
         allowed: Allowed,
+        *,
+        migrates: bool,
     ) -> None:
         self._view, self._allowed = view, allowed
         self._pods = {pod.key: pod for pod in (*pending, *(pod for pod, _ in running))}
@@ -176,7 +206,7 @@ class _EdgeView:
             key: services.setdefault(service_of(pod) or key, len(services))
             for key, pod in self._pods.items()
         }
-        may_move = [pod for pod, _ in running] if strategy.suggest else []
+        may_move = [pod for pod, _ in running] if migrates else []
         masks = [allowed(pod) for pod in (*pending, *may_move)]
         allowed_for_any = np.any(masks, axis=0) if masks else view.table.none()
         self._nodes = np.flatnonzero(allowed_for_any & ~self._cloud)

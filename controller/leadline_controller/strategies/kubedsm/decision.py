@@ -32,17 +32,15 @@ _PROGRAM_BELOW, _PROGRAM_REACHED = 0.8, 0.99
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quality:
-    """QoS(u) (Eq. 1-5). total: pods of each service. target: Q of each service, the share that
-    should be on the edge. a, b, gamma: slopes below and above the target, and the reward for
-    reaching it, 0 <= b < a << gamma. is_programs: count as the authors' program does, without a, b
-    and gamma. Columns have shape (services,)."""
+    """QoS(u) (Eq. 1-5). Columns have shape (services,)."""
 
-    total: Ints
-    target: Floats
+    total: Ints  # pods of each service
+    target: Floats  # Q of each service, the share that should be on the edge
+    # Slopes below and above the target, and the reward for reaching it, 0 <= b < a << gamma.
     a: float
     b: float
     gamma: float
-    is_programs: bool = False
+    is_programs: bool = False  # count as the authors' program does, without a, b and gamma
 
     def of(self, on_edge: Ints) -> Floats:
         """QoS for these numbers of pods on the edge, shape (..., services) to (...)."""
@@ -65,35 +63,41 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgePod:
-    """A pod as the algorithms see it.
-
-    service: its index. requests: shape (resources,). feasible: the edge nodes that pass the
-    filters, shape (nodes,). size: Eq. 11. cloud_feasible: whether a cloud node passes them. node:
-    its edge node, or NO_NODE for a new pod and one in the cloud. is_running: it is on a node, of
-    the edge or the cloud.
-    """
+    """A pod as the algorithms see it."""
 
     key: str
-    service: int
-    requests: Ints
-    feasible: Bools
-    size: float
-    cloud_feasible: bool = True
-    node: int = NO_NODE
-    is_running: bool = False
+    service: int  # its index
+    requests: Ints  # shape (resources,)
+    feasible: Bools  # the edge nodes that pass the filters, shape (nodes,)
+    size: float  # Eq. 11
+    cloud_feasible: bool = True  # whether a cloud node passes the filters
+    node: int = NO_NODE  # its edge node, or NO_NODE for a new pod and one in the cloud
+    is_running: bool = False  # it is on a node, of the edge or the cloud
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeState:
-    """The state of the edge, immutable. on_edge: pods of each service on the edge, shape
-    (services,). pods: the pods on the edge that may be moved. may_move: how many running pods of
-    each service may still be moved, None for any number."""
+    """The state of the edge, immutable."""
 
     edge: Edge
     quality: Quality
-    on_edge: Ints
-    pods: tuple[EdgePod, ...] = ()
+    on_edge: Ints  # pods of each service on the edge, shape (services,)
+    pods: tuple[EdgePod, ...] = ()  # the pods on the edge that may be moved
+    # How many running pods of each service may still be moved, None for any number.
     may_move: Ints | None = None
+    may_leave: bool = False  # whether pods may leave the edge to make room
+    # Whether room for them is only what is free on nodes that can take one of them; what is free
+    # elsewhere hides a shortage, but reorderEdge may join it.
+    by_node: bool = False
+
+    def room_for(self, pods: Sequence[EdgePod]) -> Ints:
+        """The sum of the free resources that count for these pods, shape (resources,)."""
+        free = self.edge.free
+        if self.by_node and pods:
+            fits = [fits_in(pod.requests, free) & pod.feasible for pod in pods]
+            free = free[np.any(fits, axis=0)]
+        room: Ints = free.sum(axis=0)
+        return room
 
     def allows(self, pod: EdgePod) -> bool:
         """Whether the pod may be moved; a pod that does not run yet may always be placed."""
@@ -130,12 +134,12 @@ class EdgeState:
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeDecision:
     """The result of makeDecision: pods for the edge, pods that leave it for the cloud, and pods
-    that move within it. exact: the search was exhaustive."""
+    that move within it."""
 
     onto_edge: tuple[EdgePod, ...] = ()
     freed: tuple[EdgePod, ...] = ()
     reordered: tuple[tuple[EdgePod, int], ...] = ()
-    exact: bool = True
+    exact: bool = True  # the search was exhaustive
 
     @property
     def migrations(self) -> int:
@@ -146,14 +150,15 @@ class EdgeDecision:
 @dataclass(frozen=True, slots=True, eq=False)
 class AppliedDecision:
     """The result of applyDecision: new pods with their edge nodes, new pods for the cloud, and the
-    decision's migrations. state: the state after it. exact: the search was exhaustive."""
+    decision's migrations."""
 
     placed: tuple[tuple[EdgePod, int], ...]
     to_cloud: tuple[EdgePod, ...]
     freed: tuple[EdgePod, ...]
     reordered: tuple[tuple[EdgePod, int], ...]
-    state: EdgeState
-    exact: bool
+    missed: int  # pods that were to be on the edge and for which match found no node
+    state: EdgeState  # the state after it
+    exact: bool  # the search was exhaustive
 
 
 def pod_size(requests: Ints, largest: Ints) -> float:
@@ -188,26 +193,22 @@ def suggest(
     cloud: Sequence[EdgePod],
     cloud_to_edge: int,
     edge_reorder: int,
-    *,
-    within_capacity: bool = False,
 ) -> AppliedDecision:
     """Move up to `cloud_to_edge` pods (M_C2E) from the cloud to the edge, and up to `edge_reorder`
-    (M_ER) within the edge (Algorithm 2). within_capacity: see _select_for_edge."""
-    chosen = _select_for_edge(state, cloud, cloud_to_edge, within_capacity=within_capacity)
+    (M_ER) within the edge (Algorithm 2)."""
+    chosen = _select_for_edge(state, cloud, cloud_to_edge)
     return apply_decision(state, chosen, make_decision(state, chosen, edge_reorder))
 
 
-def _select_for_edge(
-    state: EdgeState, cloud: Sequence[EdgePod], most: int, *, within_capacity: bool
-) -> list[EdgePod]:
+def _select_for_edge(state: EdgeState, cloud: Sequence[EdgePod], most: int) -> list[EdgePod]:
     """Up to `most` pods, the most QoS per size first (Eq. 10), scored again after each choice.
 
-    Together they must fit into the sum of the edge's free resources (lines 5 and 9), or
-    `within_capacity`, of which bestFit then makes some free.
+    Together they must fit into the sum of the edge's free resources (lines 5 and 9); or, if pods
+    may leave, of its capacity, of which bestFit then makes some free.
     """
     candidates = [pod for pod in cloud if pod.feasible.any()]
     chosen: list[EdgePod] = []
-    room = (state.edge.capacity if within_capacity else state.edge.free).sum(axis=0)
+    room = (state.edge.capacity if state.may_leave else state.edge.free).sum(axis=0)
     later = state  # the counts of the state in which the chosen pods are on the edge
     while candidates and len(chosen) < most:
         pod = _highest_gain(state.quality, later.on_edge, candidates, 1)
@@ -356,7 +357,7 @@ def best_fit(
     for pod in pods:
         left = left.counted(pod)
     state = replace(state, may_move=left.may_move)
-    freed = free_edge_as_needed(state, total_requests(state, pods))
+    freed = free_edge_as_needed(state, pods)
     if freed is None or quality_with(state, pods, freed) < least_quality:
         return ()
     for pod in freed:
@@ -380,12 +381,12 @@ def best_fit(
     ]
 
 
-def free_edge_as_needed(state: EdgeState, need: Ints) -> tuple[EdgePod, ...] | None:
-    """The pods that leave for the cloud until this much of the edge is free, the least QoS loss per
-    size first, scored again after each (Algorithm 5, Eq. 12). None if there are not enough pods
-    that may leave."""
-    freed: list[EdgePod] = []
-    while not fits_in(need, state.edge.free.sum(axis=0)):
+def free_edge_as_needed(state: EdgeState, pods: Sequence[EdgePod]) -> tuple[EdgePod, ...] | None:
+    """The pods that leave for the cloud until there is room for these on the edge, the least QoS
+    loss per size first, scored again after each (Algorithm 5, Eq. 12). None if there are not enough
+    pods that may leave."""
+    need, freed = total_requests(state, pods), list[EdgePod]()
+    while not fits_in(need, state.room_for(pods)):
         candidates = [pod for pod in state.pods if pod.cloud_feasible and state.allows(pod)]
         if not candidates:
             return None
@@ -423,4 +424,7 @@ def apply_decision(
         state = state.moved(pod, node)
     on_edge = {pod.key for pod, _ in placed}
     to_cloud = tuple(pod for pod in new if pod.key not in on_edge)
-    return AppliedDecision(tuple(placed), to_cloud, choice.freed, choice.reordered, state, exact)
+    missed = len(choice.onto_edge) - len(placed)
+    return AppliedDecision(
+        tuple(placed), to_cloud, choice.freed, choice.reordered, missed, state, exact
+    )

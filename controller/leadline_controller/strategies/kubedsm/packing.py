@@ -28,8 +28,9 @@ _MAX_EQUAL = 32  # ways to reorder
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edge:
-    """The edge nodes. capacity, used: shape (nodes, resources)."""
+    """The edge nodes."""
 
+    # capacity, used: shape (nodes, resources).
     capacity: Ints
     used: Ints
 
@@ -208,11 +209,10 @@ class Reordering(NamedTuple):
 
 
 class MoveLimits(NamedTuple):
-    """How many pods may move. service: of each pod, shape (pods,). most: of each service, shape
-    (services,)."""
+    """How many pods may move."""
 
-    service: Ints
-    most: Ints
+    service: Ints  # of each pod, shape (pods,)
+    most: Ints  # of each service, shape (services,)
 
 
 def reorder_edge(

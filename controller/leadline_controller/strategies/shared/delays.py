@@ -1,15 +1,16 @@
 """The delays that several papers count: transfers, round trips, profiles, contention."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from leadline_controller.framework.images import MIN_MBPS
+from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import CLASS_LABEL
 from leadline_controller.framework.options import option
-from leadline_controller.framework.view import ClusterView, Floats, Ints, LinkTable, NodeTable
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
+from leadline_controller.strategies.shared.unknowns import ZONE_LABEL, Filled, fill, left_unknown
 
 _MAX_EXPONENT = 1000
 
@@ -17,41 +18,74 @@ _MAX_EXPONENT = 1000
 SCATTER_MS = 1.0
 
 
-def transfer_s(view: ClusterView, pod: Pod, volume_mb: float, nodes: Ints) -> Floats:
-    """Seconds that `volume_mb` (10^6 bytes) take to each of `nodes`, shape (len(nodes),).
+def transfer_s(
+    view: ClusterView, pod: Pod, volume_mb: float, nodes: Ints, unknown: str
+) -> tuple[Floats, Filled]:
+    """Seconds that `volume_mb` (10^6 bytes) take to each of `nodes`, shape (len(nodes),), and the
+    bandwidths that they are from, Mbit/s.
 
-    At the bandwidth that the pod requests, else at the free capacity of the link (DACS Eq. 10). A
-    link of unknown bandwidth counts as the slowest known one; if none is known the transfer is
-    left out for all nodes.
+    At the bandwidth that the pod requests, else at the free capacity of the link (DACS Eq. 10). An
+    unknown capacity counts as `fill` says. Where that leaves it unknown, as much is free as on the
+    slowest known link; if none is known the transfer is left out for all nodes.
     """
     megabits = volume_mb * 8
-    if pod.annotations.bandwidth_mbps:
-        return np.full(nodes.size, megabits / max(pod.annotations.bandwidth_mbps, MIN_MBPS))
-    free_mbps = view.bandwidth_free_mbps()[nodes]
-    if np.isnan(free_mbps).all():
-        return np.zeros(nodes.size)
-    return megabits / slowest_where_unknown_mbps(free_mbps)
+    if mbps := pod.annotations.bandwidth_mbps:
+        stated = np.full(nodes.size, max(mbps, MIN_MBPS))
+        return megabits / stated, Filled(stated)
+    capacity_mbps = view.bandwidth_capacity_mbps()
+    filled = fill(view, capacity_mbps, nodes, unknown, left_unknown, "bandwidth", "Mbit/s")
+    free_mbps = filled.values - view.bandwidth_requested_mbps[nodes]
+    known = ~np.isnan(free_mbps)
+    if not known.any():
+        return np.zeros(nodes.size), filled
+    free_mbps[~known] = free_mbps[known].min()
+    return megabits / np.maximum(free_mbps, MIN_MBPS), filled
 
 
-def slowest_where_unknown_mbps(mbps: Floats) -> Floats:
-    """These bandwidths, at least a thousandth of a Mbit/s; one that is unknown (NaN) counts as the
-    slowest known one, and all as 1 if none is known."""
-    known = mbps[~np.isnan(mbps)]
-    slowest = known.min() if known.size else 1.0
-    return np.maximum(np.where(np.isnan(mbps), slowest, mbps), MIN_MBPS)
+def registry_mbps(
+    view: ClusterView, nodes: Ints, unknown: str, worst: Callable[[Floats], float]
+) -> Filled:
+    """The bandwidths from the registry to these nodes; see `fill`."""
+    what = "bandwidth from the registry"
+    return fill(view, view.registry_mbps(), nodes, unknown, worst, what, "Mbit/s")
+
+
+def slowest(known_mbps: Floats) -> float:
+    """Of these bandwidths; if there is none a value for all, so that the MB decide."""
+    return float(known_mbps.min()) if known_mbps.size else 8.0
 
 
 def unknown_rtt_option() -> Any:
-    """The option that `longest_where_unknown_ms` needs."""
+    """The option that `round_trips_ms` needs."""
     help_text = "round trip when none was ever measured"
     return option(100.0, unit="ms", maximum=1e9, name="unknown_rtt", help=help_text)
 
 
-def longest_where_unknown_ms(rtt_ms: Floats, links: LinkTable, unknown_rtt_ms: float) -> Floats:
-    """These round trips, but one that was not measured (NaN) counts as the longest one measured in
-    the cluster, or as `unknown_rtt_ms` if there is none."""
-    worst_ms = links.worst_rtt_ms
-    return np.where(np.isnan(rtt_ms), unknown_rtt_ms if np.isnan(worst_ms) else worst_ms, rtt_ms)
+def round_trips_ms(
+    view: ClusterView,
+    rtt_ms: Floats,
+    nodes: Ints,
+    unknown: str,
+    unknown_rtt_ms: float,
+    at_home: Bools | None = None,
+) -> Filled:
+    """The round trips of these nodes, ms, of a column of shape (n,), NaN if not measured: see
+    `fill`, for which the worst is the longest one measured in the cluster, or `unknown_rtt_ms` if
+    there is none. at_home: the nodes to which nothing has to travel, shape (n,)."""
+    home = np.zeros(nodes.size, np.bool_) if at_home is None else at_home[nodes]
+    values = rtt_ms[nodes]
+    if np.isnan(values[~home]).any():
+        worst_ms = view.links.worst_rtt_ms
+        if np.isnan(worst_ms):
+            worst_ms = unknown_rtt_ms
+        what = ("round trip", "ms", ZONE_LABEL)
+        filled = fill(view, rtt_ms, nodes, unknown, lambda _: worst_ms, *what)
+        if filled.boards is not None:
+            filled.boards[home] = -1
+    else:
+        filled = Filled(values)
+    filled.values[home] = 0.0
+    return filled
 
 
 def profiled_ms(table: NodeTable, profile_ms: Mapping[str, float]) -> Floats:
@@ -64,11 +98,14 @@ def profiled_ms(table: NodeTable, profile_ms: Mapping[str, float]) -> Floats:
     return found
 
 
-def slowest_where_unknown_ms(table: NodeTable, profile_ms: Mapping[str, float]) -> Floats:
-    """Like profiled_ms, but a node that is not in the profile counts as the slowest that is. The
-    profile must not be empty."""
-    found = profiled_ms(table, profile_ms)
-    return np.where(np.isnan(found), max(profile_ms.values()), found)
+def profiling_ms(
+    view: ClusterView, profile_ms: Mapping[str, float], nodes: Ints, unknown: str
+) -> Filled:
+    """Like profiled_ms, for these nodes: see `fill`, for which the worst is the slowest node of the
+    profile, whether the cluster has it or not. The profile must not be empty."""
+    slowest_ms = max(profile_ms.values())
+    found = profiled_ms(view.table, profile_ms)
+    return fill(view, found, nodes, unknown, lambda _: slowest_ms, "profile", "ms")
 
 
 def contention_s(others: Ints, beta_cs: float, beta_rc: float) -> Floats:

@@ -1,36 +1,16 @@
-"""Which pods are replicas of one service, by their labels: a pod does not name its service."""
-
-from collections.abc import Iterable
+"""How many replicas of a service each node has."""
 
 from leadline_controller.framework.assigned_pods import PodKind
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.services import Service as Service
+from leadline_controller.framework.services import service as service
+from leadline_controller.framework.services import service_of as service_of
 from leadline_controller.framework.view import ClusterView, Ints
 
-# Labels by which Kubernetes' controllers tell replicas, or their revisions, apart.
-_PER_REPLICA_LABELS = frozenset(
-    {
-        "pod-template-hash",
-        "controller-revision-hash",
-        "pod-template-generation",
-        "statefulset.kubernetes.io/pod-name",
-        "apps.kubernetes.io/pod-index",
-        "batch.kubernetes.io/job-completion-index",
-    }
-)
 
-Service = tuple[str, frozenset[tuple[str, str]]]
-
-
-def service(namespace: str, labels: Iterable[tuple[str, str]]) -> Service | None:
-    """The service of pods with this namespace and these labels; None if no label is shared by
-    replicas, so that each such pod stands alone."""
-    shared = frozenset(pair for pair in labels if pair[0] not in _PER_REPLICA_LABELS)
-    return (namespace, shared) if shared else None
-
-
-def service_of(pod: Pod) -> Service | None:
-    """The service that a pod is a replica of. See `service`."""
-    return service(pod.namespace, pod.labels.items())
+def service_name(service: Service) -> str:
+    """namespace/label=value,... for people."""
+    namespace, labels = service
+    return f"{namespace}/{','.join(f'{key}={value}' for key, value in sorted(labels))}"
 
 
 def replicas_per_node(view: ClusterView, wanted: Service) -> Ints:

@@ -6,9 +6,14 @@ How long a value is valid and who may report it is decided in telemetry/ and pro
 import importlib
 import pkgutil
 
-from leadline_controller.telemetry.collectors.decoder import BoardReading, columns, decode
+from leadline_controller.telemetry.collectors.decoder import (
+    BoardReading,
+    columns,
+    decode,
+    printable,
+)
 
-__all__ = ["BoardReading", "columns", "decode", "import_decoders"]
+__all__ = ["BoardReading", "columns", "decode", "import_decoders", "printable"]
 
 
 def import_decoders() -> None:

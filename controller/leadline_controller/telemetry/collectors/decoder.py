@@ -8,18 +8,16 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 @dataclass(slots=True)
 class BoardReading:
-    """One report. A column that `values` leaves out is unknown.
-
-    notes: states of the board that a person should know, as "throttled". flags: such states that
-    the board can tell, and whether each holds. collectors: those of the agent that said something,
-    and whether each was well. failed: the others, and probes, with the reason.
-    """
+    """One report. A column that `values` leaves out is unknown."""
 
     values: dict[str, float] = field(default_factory=dict)
+    # States of the board that a person should know, as "throttled".
     notes: list[str] = field(default_factory=list)
+    # Such states that the board can tell, and whether each holds.
     flags: dict[str, bool] = field(default_factory=dict)
+    # Those of the agent that said something, and whether each was well.
     collectors: dict[str, bool] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # the others, and probes: why
 
 
 Decoder = Callable[[pb.Report, BoardReading], None]
@@ -34,6 +32,11 @@ def decodes(*names: str) -> Callable[[Decoder], Decoder]:
         return decoder
 
     return add
+
+
+def printable(text: str, most: int = 120) -> str:
+    """The text, short and without control characters."""
+    return "".join(each for each in text[:most] if each.isprintable())
 
 
 def columns() -> tuple[str, ...]:

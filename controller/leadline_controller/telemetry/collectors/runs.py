@@ -2,7 +2,7 @@
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_controller.telemetry.collectors.decoder import BoardReading, decodes
+from leadline_controller.telemetry.collectors.decoder import BoardReading, decodes, printable
 
 _NO_COLLECTORS = frozenset(("origin", "timing", "collectors"))
 _MOST_FAILED, _MOST_NAME, _MOST_WHY = 16, 40, 200  # what agents may have us keep and show
@@ -17,11 +17,7 @@ def decode_runs(report: pb.Report, reading: BoardReading) -> None:
             reading.collectors[field.name] = True
     failed = [run for run in report.collectors if run.outcome == pb.CollectorRun.FAILED]
     for run in failed[:_MOST_FAILED]:
-        name, why = _printable(run.name, _MOST_NAME), _printable(run.why, _MOST_WHY)
+        name, why = printable(run.name, _MOST_NAME), printable(run.why, _MOST_WHY)
         reading.collectors[name] = False
         reading.failed[name] = why
         reading.notes.append(f"{name} failed: {why}" if why else f"{name} failed")
-
-
-def _printable(text: str, most: int) -> str:
-    return "".join(each for each in text[:most] if each.isprintable())

@@ -51,9 +51,7 @@ def edge_pod(
 
 
 def edge_state(
-    nodes: Sequence[tuple[int, int]],
-    services: Quality,
-    pods: Sequence[EdgePod] = (),
+    nodes: Sequence[tuple[int, int]], services: Quality, pods: Sequence[EdgePod] = ()
 ) -> EdgeState:
     capacity = np.array(nodes)
     edge = Edge(capacity, np.zeros_like(capacity))
@@ -131,8 +129,8 @@ def test_freeing_takes_the_least_loss_per_size_and_scores_again_each_time() -> N
         *(edge_pod(f"b{i}", B, 1, 2, node=0) for i in (1, 2)),
     ]
     state = edge_state([(4, 6)], quality((2, 1.0), (2, 1.0)), there)
-    assert free_edge_as_needed(state, np.array([0, 0])) == ()
-    freed = free_edge_as_needed(state, np.array([1, 3]))
+    assert free_edge_as_needed(state, [edge_pod("n", A, 0, 0)]) == ()
+    freed = free_edge_as_needed(state, [edge_pod("n", A, 1, 3)])
     assert freed is not None
     assert keys(freed) == ["b1", "b2"]
 
@@ -140,7 +138,21 @@ def test_freeing_takes_the_least_loss_per_size_and_scores_again_each_time() -> N
 def test_freeing_fails_if_no_pod_may_leave() -> None:
     there = [edge_pod("a", A, 1, 1, node=0, cloud_feasible=False)]
     state = edge_state([(1, 1)], quality((1, 1.0)), there)
-    assert free_edge_as_needed(state, np.array([1, 1])) is None
+    assert free_edge_as_needed(state, [edge_pod("n", A, 1, 1)]) is None
+
+
+def test_by_node_room_in_which_none_of_the_pods_fits_is_no_room() -> None:
+    # 2 GiB free on two nodes each are 4 in all, but no node takes a pod of 3.
+    there = [edge_pod(f"b{i}", B, 1, 2, node=i, nodes=2) for i in (0, 1)]
+    state = edge_state([(4, 4), (4, 4)], quality((1, 1.0), (2, 0.0)), there)
+    new = [edge_pod("n", A, 1, 3, nodes=2)]
+    assert free_edge_as_needed(state, new) == ()
+    freed = free_edge_as_needed(replace(state, by_node=True), new)
+    assert freed is not None
+    assert keys(freed) == ["b0"]
+    assert (
+        free_edge_as_needed(replace(state, by_node=True), [edge_pod("n", A, 1, 2, nodes=2)]) == ()
+    )
 
 
 def test_best_fit_frees_and_then_reorders() -> None:
@@ -168,14 +180,14 @@ def test_a_suggestion_brings_a_pod_back_when_there_is_room() -> None:
     assert outcome.state.on_edge.tolist() == [2]
 
 
-def test_within_capacity_a_suggestion_pushes_a_pod_out_for_one_that_gains_more() -> None:
+def test_where_pods_may_leave_a_suggestion_pushes_a_pod_out_for_one_that_gains_more() -> None:
     # b meets its target without its pod here (target 0): it loses 0.1, a gains 1 + 10. Algorithm 2
     # itself takes only what fits the free room.
     there = [edge_pod("b1", B, 1, 4, node=0)]
     state = edge_state([(4, 4)], quality((1, 1.0), (1, 0.0)), there)
     outcome = suggest(state, [edge_pod("a1", A, 1, 2)], 5, 3)
     assert (outcome.freed, outcome.placed) == ((), ())
-    outcome = suggest(state, [edge_pod("a1", A, 1, 2)], 5, 3, within_capacity=True)
+    outcome = suggest(replace(state, may_leave=True), [edge_pod("a1", A, 1, 2)], 5, 3)
     assert keys(outcome.freed) == ["b1"]
     assert keys([pod for pod, _ in outcome.placed]) == ["a1"]
 
@@ -183,7 +195,7 @@ def test_within_capacity_a_suggestion_pushes_a_pod_out_for_one_that_gains_more()
 def test_a_suggestion_without_gain_changes_nothing() -> None:
     # An exchange of like for like: the QoS is the same, and no migration is fewer.
     state = edge_state([(4, 4)], quality((2, 1.0)), [edge_pod("a1", A, 1, 4, node=0)])
-    outcome = suggest(state, [edge_pod("a2", A, 1, 4)], 5, 3, within_capacity=True)
+    outcome = suggest(replace(state, may_leave=True), [edge_pod("a2", A, 1, 4)], 5, 3)
     assert (outcome.placed, outcome.freed, keys(outcome.to_cloud)) == ((), (), ["a2"])
 
 

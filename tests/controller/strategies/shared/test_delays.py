@@ -10,10 +10,10 @@ from leadline_controller.framework.node_table import CLASS_LABEL, NodeTable
 from leadline_controller.strategies.shared.delays import (
     contention_s,
     profiled_ms,
-    slowest_where_unknown_ms,
+    profiling_ms,
 )
 
-from tests.controller.builders import node
+from tests.controller.builders import node, view
 
 NAN = np.nan
 TABLE = NodeTable(
@@ -44,7 +44,8 @@ def test_a_profile_applies_by_name_else_by_class(
     profile_ms: dict[str, float], known: list[float], with_slowest: list[float]
 ) -> None:
     np.testing.assert_array_equal(profiled_ms(TABLE, profile_ms), known)
-    np.testing.assert_array_equal(slowest_where_unknown_ms(TABLE, profile_ms), with_slowest)
+    worst = profiling_ms(view(TABLE.nodes), profile_ms, np.arange(4), "worst").values
+    np.testing.assert_array_equal(worst, with_slowest)
 
 
 def test_nodes_without_classes_are_known_by_name() -> None:

@@ -34,7 +34,16 @@ key_file: {{ $folder }}/tls.key
 {{- $files := include "leadline.tls" "web" | fromYaml -}}
 {{- $_ := set $own "web" (dict "tls" (dict "cert_file" $files.cert_file "key_file" $files.key_file "client_ca_file" $files.ca_file)) -}}
 {{- end -}}
-{{- mustMergeOverwrite $own (deepCopy .Values.settings) | toYaml -}}
+{{- if .Values.certificates.agents -}}
+{{- $files := include "leadline.tls" "agents" | fromYaml -}}
+{{- $_ := set $own "issuing" (dict "authority_cert_file" $files.cert_file "authority_key_file" $files.key_file) -}}
+{{- end -}}
+{{- $all := mustMergeOverwrite $own (deepCopy .Values.settings) -}}
+{{- $address := dig "grpc" "address" "" $all -}}
+{{- if and $address (not (contains "unix:" $address)) -}}
+{{- $_ := set $all.grpc "address" (printf "unix:/run/leadline/controller.sock,%s" $address) -}}
+{{- end -}}
+{{- $all | toYaml -}}
 {{- end }}
 
 {{- /* A table as TOML: its fields, then its tables. A string, number or list of JSON is one of TOML. */}}
@@ -65,9 +74,11 @@ key_file: {{ $folder }}/tls.key
 {{- define "leadline.served" -}}
 {{- $settings := include "leadline.settings" . | fromYaml -}}
 {{- range $name := list "grpc" "extender" "keda" "metrics" "web" }}
-{{- $address := dig $name "address" "" $settings }}
+{{- range $address := dig $name "address" "" $settings | splitList "," }}
+{{- $address = trim $address }}
 {{- if and $address (not (regexMatch "^(127\\.|localhost:|\\[::1\\]:|unix:)" $address)) }}
 {{ $name }}: {{ regexFind "[0-9]+$" $address }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

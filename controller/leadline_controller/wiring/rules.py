@@ -1,0 +1,30 @@
+"""What decides about pods, made of the settings: the strategy, and the filters beside it."""
+
+from collections.abc import Mapping
+from random import Random
+
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Rule, Strategy
+from leadline_controller.framework.options import OptionError, build
+from leadline_controller.preferences import rule
+from leadline_controller.settings import Settings
+from leadline_controller.strategies import STRATEGIES
+
+
+def strategy(name: str, options: Mapping[str, object]) -> Strategy:
+    """The strategy of this name with its options set. Raises OptionError, PluginError."""
+    if name not in STRATEGIES:
+        raise OptionError(f"strategy {name!r}: unknown; known: {', '.join(STRATEGIES)}")
+    built: Strategy = build(STRATEGIES[name], options)
+    return built
+
+
+def scheduling_rule(settings: Settings) -> Rule:
+    """By what the scheduler decides. Raises OptionError, PluginError."""
+    return Rule(
+        strategy(settings.strategy, settings.options),
+        FILTERS,
+        Random(settings.seed),  # noqa: S311  # breaks ties, no secret
+        rule(settings.preferences),
+        letter=settings.letter,
+    )

@@ -1,0 +1,36 @@
+"""README.md: a reader's first screen. tests/system/test_examples.py runs its commands."""
+
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) <= 120
+
+
+def test_it_names_the_papers_as_the_citation_does() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+    assert len(citation["references"]) == 5
+    said = " ".join(README.split())
+    for paper in citation["references"]:
+        authors = [each["family-names"] for each in paper["authors"] if "family-names" in each]
+        for part in (paper["title"], *authors, str(paper.get("year", "")), paper.get("doi", "")):
+            assert part in said
+
+
+def test_its_numbers_are_those_of_the_pages() -> None:
+    speed, lab = ((REPOSITORY / f"docs/{page}.md").read_text("utf-8") for page in ("speed", "lab"))
+    for said, page, there in (
+        ("| 363 and 265 |", speed, "| Leadline | 658 | 566-725 | 363 |"),
+        ("| 363 and 265 |", speed, "| Leadline | 521 | 479-533 | 265 |"),
+        ("| 55; 223 and 348 with", speed, "limits lifted | 227 | 199-236 | 223 |"),
+        ("| 55; 223 and 348 with", speed, "limits lifted | 351 | 335-364 | 348 |"),
+        ("| 20 s (19-21) |", lab, "| NetSched | 10 | 10/0/0/0 | 20 s | 19-21 s |"),
+        ("| 90 s (89-177) |", lab, "| 90 s | 89-177 s |"),
+    ):
+        assert said in README
+        assert there in page

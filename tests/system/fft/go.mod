@@ -1,0 +1,3 @@
+module leadline.dev/tests/fft
+
+go 1.22
