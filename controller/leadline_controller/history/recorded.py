@@ -1,0 +1,112 @@
+"""What a recording consists of: all that decisions depend on, in the order in which the controller
+learnt it, and what it decided. Fed again to the same states, it gives the same views.
+
+Nothing here has an environment, an argument, a command or a secret of a pod.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from leadline_controller.framework.model import Layer
+from leadline_controller.framework.ports import ClusterChange, ImagePull
+from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
+from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.paths import PingRound
+from leadline_controller.telemetry.sequence import Stamp
+from leadline_controller.telemetry.state import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A controller begins to decide, or began to record. It knows nothing of what came before; a
+    file's first entry is one."""
+
+    unix_s: float | None  # the wall clock's time now, seconds since 1970, None while it is not set
+    version: str
+    cluster: str
+    strategy: str
+    options: Mapping[str, str]
+    seed: int
+    preferences: str = "off"
+    letter: bool = False
+    assumed_load: bool = True
+    scheduler_name: str = "leadline"
+    # Times to live of measurements, seconds, by the names of TimesToLive.
+    ttl: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The watch shows a change of the cluster; the first one is a Relisted."""
+
+    change: ClusterChange
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """An agent's birth."""
+
+    agent: Agent
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A board's report."""
+
+    node: str
+    stamp: Stamp
+    reading: BoardReading
+
+
+@dataclass(frozen=True, slots=True)
+class Pinged:
+    """A round of pings of a node to its peers."""
+
+    node: str
+    stamp: Stamp
+    rounds: Mapping[str, PingRound]
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A bandwidth test on which both ends agree."""
+
+    test: BandwidthTest
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A kubelet begins to pull an image, or has pulled it."""
+
+    pull: ImagePull
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a registry says of an image: its layers for each architecture."""
+
+    image: str
+    digest: str
+    layers: Mapping[str, tuple[Layer, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The controller decided on a pod. node: None if it fits nowhere."""
+
+    uid: str
+    pod: str  # namespace/name
+    node: str | None
+
+
+Recorded = Began | Changed | Born | Reported | Pinged | Tested | Pulled | Learnt | Decided
+
+
+class Entry(NamedTuple):
+    """One thing that happened. at_s: on the clock of the decisions, seconds; it never goes back
+    within one file between two Began."""
+
+    at_s: float
+    what: Recorded
