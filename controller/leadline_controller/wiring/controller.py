@@ -140,10 +140,13 @@ class Controller:
         self.state = ClusterState(
             assumes_load=settings.assumed_load,
             unix_offset_s=partial(_unix_offset_s, now, self.clock),
+            now_s=self.clock.now_s,
         )
         self.telemetry = TelemetryState(settings.ttl, is_passive=not has_tests)
         self.sampler = Sampler(self.telemetry, settings.anchors)
         self.history = Recorder(settings.decisions, now)
+        # Drawn without one, and recorded, so that recorded decisions can be made again.
+        self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
         self.decisions = DecisionLog(sink=self._decided, now=now)
         self.step = self.step_by(self.rule)
 
@@ -252,7 +255,7 @@ class Controller:
         """What decides by a rule from the states of this controller."""
         warm_up_s = self.settings.warm_up_s
         parts = self.state, self.telemetry, self.decisions
-        return DecisionStep(*parts, rule, self.clock, warm_up_s)
+        return DecisionStep(*parts, rule, self.clock, warm_up_s, self.seed)
 
     def notify(self, change: ClusterChange) -> None:
         """The state has this change."""
