@@ -76,7 +76,7 @@ class _RecordedHours(Endurance):
         server, put_pod = self.server, self.server.put_pod
         names = [board.name for board in self.boards.boards]
 
-        def dressed(pod: Pod) -> None:
+        def dressed(pod: Pod) -> Pod:
             if pod.node_name is None and not pod.annotations.user_node:
                 at = int(pod.name[1:])
                 user, data_mb = names[at % 3 * 5], float(at % 4)
@@ -86,7 +86,7 @@ class _RecordedHours(Endurance):
             if pod.ready and pod.runs_s is None:
                 unix_s = float(int(self._unix_s()))
                 pod = replace(pod, runs_s=unix_s, started_s=unix_s)
-            put_pod(pod)
+            return put_pod(pod)
 
         server.put_pod = dressed  # type: ignore[method-assign]
 
