@@ -26,7 +26,7 @@ from leadline_controller.history.recorded import (
 )
 from leadline_controller.telemetry.sequence import Stamp
 
-from leadline_lab.replay.states import States, began_of
+from leadline_lab.replay.states import ESTIMATE_EVERY_S, States, began_of
 
 _APP_LABELS = ("app.kubernetes.io/name", "app", "k8s-app")
 
@@ -38,25 +38,26 @@ class Life:
     pod: Pod
     created_s: float
     node: str | None = None
+    decided_s: float | None = None  # when it was placed, and bound_s: when the watch showed that
     bound_s: float | None = None
     pulled_s: float | None = None  # when the last of its images was there, if any was pulled
     ready_s: float | None = None
-    runs_s: float | None = None  # as its board says it, seconds since 1970
+    shown: Pod | None = None  # as it was when it was ready, else as it was bound
     ended_s: float | None = None
 
     @property
     def pull_s(self) -> float | None:
-        """From its binding until its images were there; None if that is not known."""
-        if self.bound_s is None or self.ready_s is None:
+        """From its placement until its images were there; None if that is not known."""
+        if self.decided_s is None or self.ready_s is None:
             return None
-        return 0.0 if self.pulled_s is None else max(self.pulled_s - self.bound_s, 0.0)
+        return 0.0 if self.pulled_s is None else max(self.pulled_s - self.decided_s, 0.0)
 
     @property
     def start_s(self) -> float | None:
         """From there until it was ready; None if that is not known."""
-        if self.bound_s is None or self.ready_s is None:
+        if self.decided_s is None or self.ready_s is None:
             return None
-        return max(self.ready_s - (self.pulled_s or self.bound_s), 0.0)
+        return max(self.ready_s - (self.pulled_s or self.decided_s), 0.0)
 
     @property
     def life_s(self) -> float | None:
@@ -83,18 +84,20 @@ class Past:
     digests: Mapping[str, str]
     restarts: int = 0
     missed: int = 0
-    batches: bool = False
+    estimate_every_s: float = ESTIMATE_EVERY_S
     _starts: dict[tuple[str, str], float] = field(default_factory=dict)
     _pulls: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, recorded: Iterable[Entry]) -> "Past":
-        """Read a recording. Raises ReplayError."""
+    def of(
+        cls, recorded: Iterable[Entry], estimate_every_s: float = ESTIMATE_EVERY_S
+    ) -> "Past":
+        """Read a recording. estimate_every_s: see States. Raises ReplayError."""
         entries = list(on_one_clock(recorded))
         began = began_of(entries)
         lives, models, nodes = _lives(entries, began), dict[str, str](), dict[str, Node]()
         digests: dict[str, str] = {}
-        states = States(began, entries[0].at_s)
+        states = States(began, entries[0].at_s, estimate_every_s)
         warm_s = inf
         for at_s, what in entries:
             states.apply(Entry(at_s, what))
@@ -121,6 +124,7 @@ class Past:
             digests,
             sum(isinstance(what, Began) for _, what in entries) - 1,
             sum(what.count for _, what in entries if isinstance(what, Missed)),
+            estimate_every_s,
         )
         past._learn_starts()
         return past
@@ -232,11 +236,13 @@ def _lives(entries: Sequence[Entry], began: Began) -> dict[str, Life]:
                 return
             life = lives[pod.uid] = Life(pod, at_s)
         if pod.node_name is not None and life.bound_s is None:
-            life.bound_s, life.node = at_s, pod.node_name
+            life.bound_s, life.node, life.shown = at_s, pod.node_name, pod
+            if life.decided_s is None:
+                life.decided_s = at_s  # another controller, or before it was recorded
         if life.bound_s is None:
             life.pod = pod
         elif (pod.ready or pod.runs_s is not None) and life.ready_s is None:
-            life.ready_s, life.runs_s = at_s, pod.runs_s
+            life.ready_s, life.shown = at_s, pod
         if pod.finished and life.ended_s is None:
             life.ended_s = at_s
 
@@ -259,6 +265,8 @@ def _lives(entries: Sequence[Entry], began: Began) -> dict[str, Life]:
                 gone(pod.uid, at_s)
             case Pulled(pull) if pull.took_s is not None and pull.pod_uid in lives:
                 lives[pull.pod_uid].pulled_s = at_s
+            case Decided(uid, _, node) if node is not None and uid in lives:
+                lives[uid].decided_s = at_s
             case _:
                 pass
     return lives

@@ -64,6 +64,13 @@ class _Placed:
     contention: float | None = None
 
 
+def _shown_after_s(life: Life) -> float:
+    """How long after the decision the watch shows a binding."""
+    if life.bound_s is None or life.decided_s is None:
+        return 0.0
+    return max(life.bound_s - life.decided_s, 0.0)
+
+
 class _Waits:
     """How long a pod would wait for its images on each node of a view."""
 
@@ -103,7 +110,7 @@ class Run:
         self, past: Past, rule: Rule, seed: int, name: str, options: Mapping[str, str]
     ) -> None:
         self._past, self._seed, self._name, self._options = past, seed, name, options
-        self._states = States(past.began, past.first_s)
+        self._states = States(past.began, past.first_s, past.estimate_every_s)
         self._step = self._states.step(rule, seed)
         self._queue = SchedulingQueue()
         self._placed: dict[str, _Placed] = {}
@@ -121,7 +128,7 @@ class Run:
 
     def run(self) -> Outcome:
         """Let all of it pass."""
-        self._after(_SAMPLE_EVERY_S, self._sample)
+        self._at(self._now_s + _SAMPLE_EVERY_S, self._sample)
         for entry in self._past.entries:
             self._until(entry.at_s)
             self._replay(entry)
@@ -154,8 +161,8 @@ class Run:
                 heappop(self._due)[2]()
             self._schedule()
 
-    def _after(self, delay_s: float, event: Callable[[], None]) -> None:
-        heappush(self._due, (self._now_s + delay_s, next(self._numbers), event))
+    def _at(self, at_s: float, event: Callable[[], None]) -> None:
+        heappush(self._due, (at_s, next(self._numbers), event))
 
     def _replay(self, entry: Entry) -> None:
         """What was recorded happens, but for what the recorded placement caused."""
@@ -273,31 +280,39 @@ class Run:
         self._unknown["start"] += isnan(start_s)
         placed.pull_s = wait_s = 0.0 if isnan(wait_s) else wait_s
         images = waits.pulled(at)
-        placed.pod = replace(
-            pod,
-            node_name=node,
-            bound_s=float(floor(self._unix_s)),
-            awaited_images=tuple(images),
-        )
-        self._tell(PodChanged(placed.pod))
+        self._at(now_s + _shown_after_s(life), partial(self._show_bound, placed, tuple(images)))
         if images:
-            begin_s = max(self._pulls.take(node, now_s + wait_s) - now_s, 0.0)
-            self._pull(placed, images, begin_s, wait_s - begin_s)
-        if life.bound_s is not None and life.ready_s is None and life.life_s is not None:
-            self._after(life.life_s, partial(self._end, placed))  # it never was ready
-        else:
-            start_s = 0.0 if isnan(start_s) else start_s
-            self._after(wait_s + start_s, partial(self._ready, placed))
+            begin_s = max(self._pulls.take(node, now_s + wait_s), now_s)
+            self._pull(placed, images, begin_s, now_s + wait_s - begin_s)
+        if life.bound_s is not None and life.ready_s is None and life.ended_s is not None:
+            self._at(now_s + life.ended_s - life.bound_s, partial(self._end, placed))
+            return  # it never was ready
+        ready_s = now_s + wait_s + (0.0 if isnan(start_s) else start_s)
+        if start_s == life.start_s and life.ready_s is not None and life.decided_s is not None:
+            # In this order, so that what is as it was recorded comes at the very same time.
+            ready_s = life.ready_s + (now_s - life.decided_s) + (wait_s - (life.pull_s or 0.0))
+        self._at(ready_s, partial(self._ready, placed))
+
+    def _show_bound(self, placed: _Placed, awaited: tuple[str, ...]) -> None:
+        """The watch shows where the pod is."""
+        if placed.ended_s is None and placed.ready_s is None:
+            bound_s: float | None = float(floor(self._unix_s))
+            if (shown := placed.life.shown) is not None and shown.bound_s is None:
+                bound_s = None  # nor was it in the recording
+            placed.pod = replace(
+                placed.pod, node_name=placed.node, bound_s=bound_s, awaited_images=awaited
+            )
+            self._tell(PodChanged(placed.pod))
 
     def _pull(
         self, placed: _Placed, images: Mapping[str, float], begin_s: float, took_s: float
     ) -> None:
-        """The kubelet pulls these one after the other, beginning so many seconds from now."""
+        """The kubelet pulls these one after the other, from then on."""
         whole_mb = sum(images.values())
         for image, mb in images.items():
             share_s = took_s * mb / whole_mb
-            self._after(begin_s, partial(self._observe, placed, image, None, mb))
-            self._after(begin_s + share_s, partial(self._observe, placed, image, share_s, mb))
+            self._at(begin_s, partial(self._observe, placed, image, None, mb))
+            self._at(begin_s + share_s, partial(self._observe, placed, image, share_s, mb))
             begin_s += share_s
 
     def _observe(self, placed: _Placed, image: str, took_s: float | None, mb: float) -> None:
@@ -317,15 +332,20 @@ class Run:
             return
         node, life, now_s = placed.node, placed.life, self._now_s
         runs_s = float(floor(self._unix_s))
-        if life.runs_s is not None and life.ready_s is not None:
-            runs_s = life.runs_s + floor(now_s - life.ready_s + 0.5)
+        if life.ready_s is not None and life.shown is not None and life.shown.runs_s is not None:
+            runs_s = life.shown.runs_s + floor(now_s - life.ready_s + 0.5)
         digests = self._past.digests
         started = tuple(
             (each, digests.get(full_name(each), full_name(each))) for each in placed.pod.images
         )
         placed.ready_s = now_s
         placed.pod = replace(
-            placed.pod, awaited_images=(), started_images=started, ready=True, runs_s=runs_s
+            placed.pod,
+            node_name=node,
+            awaited_images=(),
+            started_images=started,
+            ready=True,
+            runs_s=runs_s,
         )
         self._tell(PodChanged(placed.pod))
         load = self._load(node)
@@ -333,8 +353,8 @@ class Run:
         placed.begun = load.short, load.reports
         self._running[placed.pod.uid] = placed
         self._sample_rtt(placed)
-        if life.life_s is not None and life.bound_s is not None:
-            self._after(life.life_s, partial(self._end, placed))
+        if life.ended_s is not None and life.ready_s is not None:
+            self._at(life.ended_s + (now_s - life.ready_s), partial(self._end, placed))
 
     def _end(self, placed: _Placed) -> None:
         if placed.ended_s is not None:
@@ -384,7 +404,7 @@ class Run:
     def _sample(self) -> None:
         for each in self._running.values():
             self._sample_rtt(each)
-        self._after(_SAMPLE_EVERY_S, self._sample)
+        self._at(self._now_s + _SAMPLE_EVERY_S, self._sample)
 
     def _sample_rtt(self, placed: _Placed) -> None:
         user, node = placed.pod.annotations.user_node, placed.node
