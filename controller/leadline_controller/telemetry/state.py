@@ -23,7 +23,7 @@ from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.board_columns import LINK, USED, BoardColumns
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
-from leadline_controller.telemetry.coordinates import estimate
+from leadline_controller.telemetry.coordinates import RttEstimates, estimate
 from leadline_controller.telemetry.link_bandwidth import PULLS, NodeLink
 from leadline_controller.telemetry.link_status import LinkStatus, PairTable
 from leadline_controller.telemetry.links import LinkState
@@ -430,16 +430,22 @@ class TelemetryState:
         record = self._records.get(node)
         return None if record is None else self._columns.value(record.slot, column, now_s)
 
-    def estimate_rtts(self, now_s: float) -> None:
+    def estimate_rtts(
+        self, now_s: float, known: RttEstimates | None = None
+    ) -> RttEstimates | None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
-        regularly on a thread of its own."""
+        regularly on a thread of its own. known: what was estimated from the same measurements
+        before. Returns the estimates, None if too little is measured."""
         self._judge(now_s)
-        with self._lock:
-            names, ends, rtt_ms, previous = self._links.measured(now_s)
-        if len(ends):
-            estimates = estimate(names, ends, rtt_ms, previous)
+        if known is None:
             with self._lock:
-                self._links.set_estimates(estimates)
+                names, ends, rtt_ms, previous = self._links.measured(now_s)
+            if not len(ends):
+                return None
+            known = estimate(names, ends, rtt_ms, previous)
+        with self._lock:
+            self._links.set_estimates(known)
+        return known
 
     def _judge(self, now_s: float) -> None:
         """Find the nodes whose round trips contradict those of their peers."""

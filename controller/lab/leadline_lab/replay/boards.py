@@ -17,6 +17,8 @@ from leadline_lab.replay.past import Past
 _REPORTED = METRICS[: METRICS.index("bandwidth_mbps")]
 _CPU, _MEMORY = METRICS.index("cpu_percent"), METRICS.index("memory_percent")
 _INTERVAL_S = 10.0  # between reports, before there were two
+_LATE_S = 60.0  # a report may come so much later than one that was measured after it
+_ROUNDING = 1e-9
 
 
 @dataclass(slots=True)
@@ -34,16 +36,71 @@ class Stay:
 
 
 @dataclass(slots=True)
+class _Both:
+    """A pod's stay on a board in the recording, and in the replay; None where it was not there."""
+
+    recorded: Stay | None = None
+    replayed: Stay | None = None
+
+    def signed(self) -> list[tuple[int, Stay]]:
+        """The stays, as they change a report; none if both are the same."""
+        if self.recorded == self.replayed:
+            return []
+        found = ((-1, self.recorded), (+1, self.replayed))
+        return [(sign, stay) for sign, stay in found if stay is not None]
+
+    def is_settled(self, before_s: float) -> bool:
+        """Whether all of it has begun, or ended, before this time, and will not change."""
+        stays = [stay for stay in (self.recorded, self.replayed) if stay is not None]
+        return all(max(s.begin_s, s.end_s if s.end_s < inf else 0.0) < before_s for s in stays)
+
+
+@dataclass(slots=True)
 class BoardLoad:
     """One board. short, reports: over its reports so far, the sum of the shares of the CPU that was
     wanted and not there, and how many they are."""
 
-    recorded: dict[str, Stay] = field(default_factory=dict)  # by uid
-    replayed: dict[str, Stay] = field(default_factory=dict)
     reported_s: float = -inf
     short: float = 0.0
     reports: int = 0
     is_saturated: bool = False  # a report had all of its CPU in use, so it may have wanted more
+    _stays: dict[str, _Both] = field(default_factory=dict)  # by uid
+    # Of those, the ones that reports contain in part, or soon will; and what the others add.
+    _moving: dict[str, _Both] = field(default_factory=dict)
+    _steady: list[float] = field(default_factory=lambda: [0.0] * len(_REPORTED))
+
+    def begin(self, uid: str, stay: Stay, *, is_replayed: bool) -> None:
+        """A pod begins to run on it."""
+        both = self._unsettled(uid)
+        if is_replayed:
+            both.replayed = stay
+        else:
+            both.recorded = stay
+
+    def end(self, uid: str, at_s: float, *, is_replayed: bool) -> None:
+        """It ends."""
+        if uid not in self._stays:
+            return
+        both = self._unsettled(uid)
+        stay = both.replayed if is_replayed else both.recorded
+        if stay is not None:
+            stay.end_s = min(stay.end_s, at_s)
+
+    def _unsettled(self, uid: str) -> _Both:
+        """The pod, whose stays are about to change."""
+        both = self._stays.setdefault(uid, _Both())
+        if uid not in self._moving:
+            self._moving[uid] = both
+            self._count(both, -1)
+        return both
+
+    def _count(self, both: _Both, sign: int) -> None:
+        """Add what a pod's stays add for good to the steady sum, or take it off."""
+        for of_it, stay in both.signed():
+            if stay.end_s == inf:
+                for column, each in enumerate(stay.added):
+                    total = self._steady[column] + sign * of_it * each
+                    self._steady[column] = total if abs(total) > _ROUNDING else 0.0
 
     def as_replayed(self, reading: BoardReading, at_s: float) -> BoardReading:
         """The report if the replayed pods had run in place of the recorded ones."""
@@ -67,28 +124,23 @@ class BoardLoad:
 
     def _difference(self, at_s: float, interval_s: float) -> list[float]:
         """By how much the values differ, in the order of METRICS; empty if they do not."""
-        more: list[float] = []
-        for sign, stays, others in (
-            (-1, self.recorded, self.replayed),
-            (+1, self.replayed, self.recorded),
-        ):
-            for uid, stay in list(stays.items()):
-                other = others.get(uid)
-                is_over = stay.end_s < at_s - interval_s - 60.0
-                if is_over and (other is None or other.end_s < at_s - interval_s - 60.0):
-                    del stays[uid]  # no later report contains it
-                    others.pop(uid, None)
-                    continue
-                if other is not None and (other.begin_s, other.end_s) == (
-                    stay.begin_s,
-                    stay.end_s,
-                ):
-                    continue
-                more = more or [0.0] * len(_REPORTED)
+        settled = [
+            uid
+            for uid, both in self._moving.items()
+            if both.is_settled(at_s - interval_s - _LATE_S)
+        ]
+        for uid in settled:
+            both = self._moving.pop(uid)
+            self._count(both, +1)
+            if all(s is None or s.end_s < inf for s in (both.recorded, both.replayed)):
+                del self._stays[uid]
+        more = [*self._steady]
+        for both in self._moving.values():
+            for sign, stay in both.signed():
                 for column, each in enumerate(stay.added):
                     if each:
                         more[column] += sign * each * stay.share_of(column, at_s, interval_s)
-        return more
+        return more if any(more) else []
 
 
 class Pulls:

@@ -24,6 +24,7 @@ from leadline_controller.history.recorded import (
     Reported,
     Tested,
 )
+from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.sequence import Stamp
 
 from leadline_lab.replay.states import ESTIMATE_EVERY_S, States, began_of
@@ -85,6 +86,8 @@ class Past:
     restarts: int = 0
     missed: int = 0
     estimate_every_s: float = ESTIMATE_EVERY_S
+    # Of round trips, by their time: they depend on no placement.
+    estimates: dict[float, RttEstimates | None] = field(default_factory=dict)
     _starts: dict[tuple[str, str], float] = field(default_factory=dict)
     _pulls: dict[str, float] = field(default_factory=dict)
 
@@ -97,7 +100,8 @@ class Past:
         began = began_of(entries)
         lives, models, nodes = _lives(entries, began), dict[str, str](), dict[str, Node]()
         digests: dict[str, str] = {}
-        states = States(began, entries[0].at_s, estimate_every_s)
+        estimates: dict[float, RttEstimates | None] = {}
+        states = States(began, entries[0].at_s, estimate_every_s, estimates)
         warm_s = inf
         for at_s, what in entries:
             states.apply(Entry(at_s, what))
@@ -125,6 +129,7 @@ class Past:
             sum(isinstance(what, Began) for _, what in entries) - 1,
             sum(what.count for _, what in entries if isinstance(what, Missed)),
             estimate_every_s,
+            estimates,
         )
         past._learn_starts()
         return past

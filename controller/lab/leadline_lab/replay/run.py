@@ -110,7 +110,9 @@ class Run:
         self, past: Past, rule: Rule, seed: int, name: str, options: Mapping[str, str]
     ) -> None:
         self._past, self._seed, self._name, self._options = past, seed, name, options
-        self._states = States(past.began, past.first_s, past.estimate_every_s)
+        self._states = States(
+            past.began, past.first_s, past.estimate_every_s, past.estimates
+        )
         self._step = self._states.step(rule, seed)
         self._queue = SchedulingQueue()
         self._placed: dict[str, _Placed] = {}
@@ -226,9 +228,8 @@ class Run:
         if placed is None:
             placed = self._placed[pod.uid] = _Placed(life, pod)
         elif life.ready_s == self._now_s and life.node is not None:
-            self._load(life.node).recorded[pod.uid] = Stay(
-                life.ready_s, self._added(life.pod, life.node)
-            )
+            stay = Stay(life.ready_s, self._added(life.pod, life.node))
+            self._load(life.node).begin(pod.uid, stay, is_replayed=False)
         if placed.bound_s is not None or placed.ended_s is not None or pod.node_name is not None:
             return
         placed.pod = replace(pod, nominated_node=None)
@@ -244,8 +245,8 @@ class Run:
         life, placed = self._past.lives[uid], self._placed.get(uid)
         if placed is None:
             return
-        if life.node is not None and (stay := self._load(life.node).recorded.get(uid)):
-            stay.end_s = min(stay.end_s, self._now_s)
+        if life.node is not None:
+            self._load(life.node).end(uid, self._now_s, is_replayed=False)
         if life.bound_s is None and placed.ended_s is None:
             self._end(placed)  # nobody knows how long it would have lived
 
@@ -349,7 +350,8 @@ class Run:
         )
         self._tell(PodChanged(placed.pod))
         load = self._load(node)
-        load.replayed[placed.pod.uid] = Stay(now_s, self._added(life.pod, node))
+        stay = Stay(now_s, self._added(life.pod, node))
+        load.begin(placed.pod.uid, stay, is_replayed=True)
         placed.begun = load.short, load.reports
         self._running[placed.pod.uid] = placed
         self._sample_rtt(placed)
@@ -369,7 +371,7 @@ class Run:
     def _leave(self, placed: _Placed, now_s: float, *, is_end: bool = True) -> None:
         load = self._load(placed.node or "")
         if is_end:
-            load.replayed[placed.pod.uid].end_s = now_s
+            load.end(placed.pod.uid, now_s, is_replayed=True)
         short, reports = load.short - placed.begun[0], load.reports - placed.begun[1]
         placed.contention = short / reports if reports else None
 

@@ -20,10 +20,12 @@ from leadline_controller.history.recorded import (
     Pulled,
     Reported,
     Tested,
+    Used,
 )
 from leadline_controller.preferences import rule as preference_rule
 from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 # As the controller's loops have it.
@@ -55,9 +57,16 @@ class ReplayError(Exception):
 
 class States:
     """All that decisions read, of one controller. estimate_every_s: between estimates of round
-    trips, as the recorded controller had it."""
+    trips, as the recorded controller had it. estimates: by their time; a later replay of the same
+    measurements takes those that an earlier one has made."""
 
-    def __init__(self, began: Began, at_s: float, estimate_every_s: float = ESTIMATE_EVERY_S):
+    def __init__(
+        self,
+        began: Began,
+        at_s: float,
+        estimate_every_s: float = ESTIMATE_EVERY_S,
+        estimates: dict[float, RttEstimates | None] | None = None,
+    ) -> None:
         self.began, self.clock = began, ReplayClock()
         self.clock.set(at_s)
         self.unix_offset_s = None if began.unix_s is None else began.unix_s - at_s
@@ -69,7 +78,9 @@ class States:
         self.telemetry = TelemetryState(TimesToLive(**began.ttl))
         self._estimate_every_s = estimate_every_s
         self._look_s = self._estimate_s = at_s
-        self._is_new = self._is_pinged = False  # since the last look, and the last estimate
+        self._estimates = {} if estimates is None else estimates
+        self._reported: set[str] = set()  # since the last look
+        self._is_pinged = False  # since the last estimate
 
     def step(self, rule: Rule, seed: int) -> DecisionStep:
         """What decides by this rule."""
@@ -84,14 +95,15 @@ class States:
                 self._look_s += LOOK_EVERY_S
                 nodes = self.cluster.nodes() if self.cluster.listed else None
                 self.telemetry.set_members(None if nodes is None else nodes.keys(), at_s)
-                if self._is_new:  # else there is nothing to see
-                    self._is_new = False
+                if self.cluster.recent.waits_for(self._reported, at_s):
+                    self._reported.clear()
                     self.cluster.look(self.telemetry, at_s)
             if at_s == self._estimate_s:
                 self._estimate_s += self._estimate_every_s
                 if self._is_pinged:  # else the estimates stay as good as they are
                     self._is_pinged = False
-                    self.telemetry.estimate_rtts(at_s)
+                    known = self._estimates.get(at_s)
+                    self._estimates[at_s] = self.telemetry.estimate_rtts(at_s, known)
         self.clock.set(to_s)
 
     def apply(self, entry: Entry) -> ClusterEvent:
@@ -99,13 +111,13 @@ class States:
         schedulable."""
         self.advance(entry.at_s)
         telemetry, event, before = self.telemetry, NO_EVENT, self.telemetry.bandwidth_changes
-        self._is_new = True
         match entry.what:
             case Changed(change):
                 event = self.cluster.apply(change)
             case Born(agent, stamp):
                 telemetry.birth(agent, stamp)
             case Reported(node, stamp, reading):
+                self._reported.add(node)
                 telemetry.report(node, stamp, reading)
             case Pinged(node, stamp, rounds):
                 self._is_pinged = True
@@ -117,6 +129,8 @@ class States:
                     telemetry.pulled(pull.node, mbps, entry.at_s)
             case Learnt(image, digest, layers):
                 self.cluster.images.learn(image, digest, layers)
+            case Used(usage):
+                self.cluster.recent.use_usage(usage)
             case _:
                 pass
         return event if telemetry.bandwidth_changes == before else event | ClusterEvent.BANDWIDTH
