@@ -26,11 +26,12 @@ from leadline_controller.history.recorded import (
     Tested,
 )
 from leadline_controller.history.recording_ring import RecordingSettings, Ring
+from leadline_controller.history.recording_start import Start
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent
+from leadline_controller.telemetry.state import Agent, TimesToLive
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Recording:
     """What is recorded. Its thread runs between `start` and `stop`. now_s: the clock of decisions.
     leads: whether this controller does; else it only keeps what a recording would begin with.
     began: what a file begins with, now. profiled: a pod with its service's profile. shown: the
-    whole cluster. The thread calls `leads` and `began`.
+    whole cluster. ttl: of measurements. The thread calls `leads` and `began`.
 
     Cluster changes are told in the event loop, measurements on any thread.
     """
@@ -70,10 +71,11 @@ class Recording:
         began: Callable[[], Began],
         profiled: Callable[[Pod], Pod],
         shown: Callable[[], Relisted],
+        ttl: TimesToLive,
     ) -> None:
         self._now_s, self._leads = now_s, leads
         self._profiled, self._shown = profiled, shown
-        self._ring = Ring(settings, began)
+        self._ring = Ring(settings, began, Start(ttl.rtt_s, ttl.bandwidth_s))
         self._waiting: deque[Entry] = deque()
         self._lock = threading.Lock()  # of the two numbers
         self._missed = self._missed_now = 0

@@ -62,17 +62,20 @@ class RecordingSettings:
 
 
 class Ring:
-    """The files of a folder. began: what a file begins with, now. size_bytes: of all files.
+    """The files of a folder. began: what a file begins with, now. start: what is
+    known already. size_bytes: of all files.
     problem: why nothing is recorded, empty if it is. failed: entries that could not be kept."""
 
-    def __init__(self, settings: RecordingSettings, began: Callable[[], Began]) -> None:
+    def __init__(
+        self, settings: RecordingSettings, began: Callable[[], Began], start: Start
+    ) -> None:
         assert settings.folder is not None  # noqa: S101  # `load` fills it in
         self.folder = settings.folder
         self._most_bytes = settings.max_mb * _MIB
         # A ring has two files at least.
         self._file_bytes = min(settings.file_mb * _MIB, self._most_bytes // 2)
         self._began = began
-        self._start = Start()
+        self._start = start
         self._file: RecordingFile | None = None
         self._waiting: list[Entry] = []
         self._is_on = False

@@ -94,6 +94,11 @@ class Start:
         self._images: OrderedDict[str, Learnt] = OrderedDict()
         self._used: Used | None = None
 
+    @classmethod
+    def of(cls, began: Began) -> "Start":
+        """That of a controller that begins now, which knows nothing."""
+        return cls(began.ttl.get("rtt_s", 600.0), began.ttl.get("bandwidth_s", 1800.0))
+
     def add(self, what: Recorded) -> bool:
         """Take it in. Whether it says anything new: kubelets and controllers write much that no
         decision reads."""

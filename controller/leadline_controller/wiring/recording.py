@@ -58,6 +58,7 @@ def recording(
         began,
         state.profiled,
         state.shown,
+        settings.ttl,
     )
     telemetry.observer = made
     return made
