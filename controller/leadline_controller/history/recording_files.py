@@ -148,8 +148,15 @@ def write_recording(path: Path, entries: Iterable[Entry], *, start: int = 0) -> 
 
 
 def recordings(folder: Path) -> list[Path]:
-    """The files of a folder, the oldest first. Raises OSError."""
-    return sorted((each for each in folder.iterdir() if _NAME.fullmatch(each.name)), key=number_of)
+    """The files of a folder, the oldest first, without those that ended before they began. Raises
+    OSError."""
+    return [each for each in numbered(folder) if each.stat().st_size >= _FILE.size]
+
+
+def numbered(folder: Path) -> list[Path]:
+    """All files of a folder that have a number, the oldest first. Raises OSError."""
+    found = (each for each in folder.iterdir() if number_of(each))
+    return sorted(found, key=number_of)
 
 
 def number_of(path: Path) -> int:

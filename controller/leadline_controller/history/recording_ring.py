@@ -20,8 +20,8 @@ from leadline_controller.history.recording_files import (
     BLOCK_ENTRIES,
     RecordingFile,
     number_of,
+    numbered,
     path_of,
-    recordings,
 )
 from leadline_controller.history.recording_start import Start
 from leadline_controller.parsing.settings import absolute_path, setting
@@ -161,7 +161,7 @@ class Ring:
     def _open(self, at_s: float, *, continues: bool) -> None:
         try:
             self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-            files = recordings(self.folder)
+            files = numbered(self.folder)
             sizes = {each: each.stat().st_size for each in files}
             while files and sum(sizes.values()) > self._most_bytes - self._file_bytes:
                 sizes.pop(oldest := files.pop(0))
@@ -174,6 +174,9 @@ class Ring:
                 self._put(block, is_start=True)
             self._file.sync()
         except OSError as error:
+            if self._file is not None:  # it has not even what it begins with
+                with suppress(OSError):
+                    self._file.path.unlink()
             self._lose(error, at_s)
             return
         if self.problem:
