@@ -138,7 +138,7 @@ def _variation(outcome: Outcome, groups: Mapping[str, str]) -> Values:
     sizes = Counter(groups.values())
     placed = sum(pod.bound_s is not None for pod in outcome.pods)
     if len(sizes) < 2:
-        return Values(*(np.empty(0) for _ in range(3)), 0, len(outcome.pods))
+        return Values(np.empty(0), np.empty(0), np.empty(0), 0, len(outcome.pods))
     cells = max(1, round(outcome.length_s / CELL_S))
     events = [(cell * CELL_S, "", 0) for cell in range(1, cells)]
     for pod in outcome.pods:
@@ -162,9 +162,10 @@ def _variation(outcome: Outcome, groups: Mapping[str, str]) -> Values:
             counts[group] += change
             new = counts[group] / sizes[group]
             total, squares = total + new - old, squares + new**2 - old**2
-    used = np.flatnonzero(seconds)
-    means = sums[used] / seconds[used]
-    return Values(used * CELL_S, means, seconds[used], placed, len(outcome.pods) - placed)
+    cells_used = np.flatnonzero(seconds)
+    means = sums[cells_used] / seconds[cells_used]
+    starts_s = (cells_used * CELL_S).astype(np.float64)
+    return Values(starts_s, means, seconds[cells_used], placed, len(outcome.pods) - placed)
 
 
 READY = Measure(
@@ -305,7 +306,7 @@ MEASURES: Sequence[Measure] = (
         "Time to ready over the bound",
         "s",
         "How much later a pod is ready than on the node that was best for it alone, known only "
-        "in hindsight. No plan for all pods need reach this bound.",
+        "in hindsight. The bound is no plan: not all pods can have their best node at once.",
         "times to ready over the bound are",
         "shorter",
         "longer",
@@ -317,7 +318,7 @@ MEASURES: Sequence[Measure] = (
         "Round trip over the bound",
         "ms",
         "How much longer the round trip to the user is than from the nearest node that fitted "
-        "the pod alone. No plan for all pods need reach this bound.",
+        "the pod alone. This bound is no plan either.",
         "round trips over the bound are",
         "shorter",
         "longer",
