@@ -53,6 +53,11 @@ class Difference:
     absolute: Estimate
     percent: Estimate | None  # of the base's; None for shares, and where the base's may be 0
 
+    @property
+    def shown(self) -> Estimate:
+        """What people are told."""
+        return self.percent or self.absolute
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -134,18 +134,9 @@ def _prose(sentences: str) -> str:
 def _verdicts(comparison: Comparison) -> Iterator[str]:
     yield "<h2>In words, with the worst 5 %</h2>"
     for number, each in enumerate(verdict.verdicts(comparison), start=1):
-        yield f'<div class="card"><h3>{_key(number)}{text(each.strategy)}</h3><div class="pair">'
-        for kind, phrases in (
-            ("better", each.better),
-            ("worse", each.worse),
-            ("different", each.other),
-        ):
-            if phrases:
-                items = "".join(f"<li>{_prose(phrase)}</li>" for phrase in phrases)
-                yield f'<div><p class="{kind}">{kind.capitalize()}</p><ul>{items}</ul></div>'
-        yield "</div>"
-        if each.uncertain:
-            yield f'<p class="quiet">{text(each.last_sentence)}</p>'
+        yield f'<div class="card"><h3>{_key(number)}{text(each.strategy)}</h3>'
+        for says in each.paragraphs(comparison.base):
+            yield f"<p>{_prose(says)}</p>"
         yield "</div>"
 
 
@@ -175,7 +166,7 @@ def _cell(measure: Measure, difference: Difference | None) -> str:
     interval, _, direction = interval.partition(") ")
     is_better = verdict.is_better(measure, difference)
     kind = note = ""
-    if difference.absolute.is_certain:
+    if difference.shown.is_certain:
         kind = {True: "better", False: "worse", None: "different"}[is_better]
         note = "" if is_better is None else f", {kind}"
     small = f"<small>{text(interval)}</small>" if interval else ""

@@ -100,7 +100,7 @@ def to_dict(comparison: Comparison, outcomes: Sequence[Outcome]) -> dict[str, An
         "verdict": [
             verdict.summary(comparison),
             *(
-                f"{each.strategy}: {each.sentences(comparison.base)}"
+                f"{each.strategy}: {' '.join(each.paragraphs(comparison.base))}"
                 for each in verdict.verdicts(comparison)
             ),
         ],
@@ -176,7 +176,7 @@ def _tables(
     yield cell("")
     yield cell(verdict.summary(comparison))
     for each in verdict.verdicts(comparison):
-        yield cell(f"{each.strategy}: {each.sentences(comparison.base)}")
+        yield cell(f"{each.strategy}: {' '.join(each.paragraphs(comparison.base))}")
     yield cell("")
     for caveat in verdict.caveats(comparison, outcomes):
         yield cell(caveat)
@@ -185,5 +185,5 @@ def _tables(
 def _change(found: Finding, difference: Difference | None) -> object:
     if difference is None:
         return "-"
-    style = "" if difference.absolute.is_certain else "dim"
+    style = "" if difference.shown.is_certain else "dim"
     return cell(verdict.change(found.measure, difference), style)

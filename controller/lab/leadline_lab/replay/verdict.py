@@ -32,25 +32,17 @@ class Verdict:
     other: Sequence[str]  # certain, but neither better nor worse
     uncertain: Sequence[str]  # titles of measures
 
-    def sentences(self, base: str) -> str:
-        """All of it as one paragraph."""
-        parts = [
-            f"{what}: {'; '.join(phrases)}."
-            for what, phrases in (
-                (f"Better than {base}", self.better),
-                (f"Worse than {base}", self.worse),
-                ("Different", self.other),
-            )
-            if phrases
-        ]
+    def paragraphs(self, base: str) -> Iterator[str]:
+        """What is better, what is worse, and what is not certain."""
+        for what, phrases in (
+            (f"Better than {base}", self.better),
+            (f"Worse than {base}", self.worse),
+            ("Different", self.other),
+        ):
+            if phrases:
+                yield f"{what}: {'; '.join(phrases)}."
         if self.uncertain:
-            parts.append(self.last_sentence)
-        return " ".join(parts)
-
-    @property
-    def last_sentence(self) -> str:
-        """What is not certain."""
-        return f"No difference is certain in {_listed(self.uncertain)}."
+            yield f"No difference is certain in {_listed(self.uncertain)}."
 
 
 def verdicts(comparison: Comparison) -> Iterator[Verdict]:
@@ -76,7 +68,7 @@ def _phrases(found: Finding) -> Iterator[tuple[bool | None, str]]:
     measure = found.measure
     by_side: dict[bool | None, list[str]] = {}
     for difference, where in ((found.mean_difference, ""), (found.worst_difference, _IN_WORST)):
-        if difference is not None and difference.absolute.is_certain:
+        if difference is not None and difference.shown.is_certain:
             side = is_better(measure, difference)
             by_side.setdefault(side, []).append(f"{where}{change(measure, difference)}")
     for side, changes in by_side.items():
@@ -94,7 +86,7 @@ def is_better(measure: Measure, difference: Difference) -> bool | None:
 
 def change(measure: Measure, difference: Difference) -> str:
     """The size of a difference with its interval and its direction: 12 % (8 to 16) sooner."""
-    shown = difference.percent or difference.absolute
+    shown = difference.shown
     unit = "%" if difference.percent else "points" if measure.unit == SHARE else measure.unit
     times = 100 if measure.unit == SHARE and not difference.percent else 1
     if shown.value == 0 and shown.low in (0, None) and shown.high in (0, None):
@@ -159,7 +151,7 @@ def _headline(comparison: Comparison, key: str) -> str:
     certain = [
         (each, each.mean_difference)
         for each in found
-        if each.mean_difference is not None and each.mean_difference.absolute.is_certain
+        if each.mean_difference is not None and each.mean_difference.shown.is_certain
     ]
     measure, base = found[0].measure, comparison.base
     if not certain:
