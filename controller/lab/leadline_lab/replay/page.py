@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from leadline_lab.replay import pictures, verdict
-from leadline_lab.replay.comparison import Comparison, Difference, Estimate, Finding
+from leadline_lab.replay.comparison import Comparison, Difference, Finding
 from leadline_lab.replay.measures import Measure, nodes
 from leadline_lab.replay.outcomes import Outcome
 from leadline_lab.replay.pictures import Picture, colour, text
@@ -133,9 +133,9 @@ def _prose(sentences: str) -> str:
 
 def _verdicts(comparison: Comparison) -> Iterator[str]:
     yield "<h2>In words, with the worst 5 %</h2>"
-    for number, each in enumerate(verdict.verdicts(comparison), start=1):
-        yield f'<div class="card"><h3>{_key(number)}{text(each.strategy)}</h3>'
-        for says in each.paragraphs(comparison.base):
+    for number, strategy in enumerate(comparison.strategies[1:], start=1):
+        yield f'<div class="card"><h3>{_key(number)}{text(strategy)}</h3>'
+        for says in verdict.paragraphs(comparison, strategy):
             yield f"<p>{_prose(says)}</p>"
         yield "</div>"
 
@@ -256,13 +256,13 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
         unit = verdict.unit(measure)
         title = f"{measure.title}, {unit}" if unit else measure.title
         cells = (
-            *(found.strategy, _level(measure, found.mean), _level(measure, found.worst)),
+            *(
+                found.strategy,
+                verdict.level(measure, found.mean),
+                verdict.level(measure, found.worst),
+            ),
             *(found.known, found.unknown),
         )
         row = "".join(f"<td>{text(each)}</td>" for each in cells)
         yield f'<tr><th scope="row">{text(title)}</th>{row}</tr>'
     yield "</tbody></table></div></details>"
-
-
-def _level(measure: Measure, estimate: Estimate | None) -> str:
-    return verdict.level(measure, estimate)

@@ -99,13 +99,15 @@ def to_dict(comparison: Comparison, outcomes: Sequence[Outcome]) -> dict[str, An
         "measures": [_row(found) for found in comparison.findings],
         "verdict": [
             verdict.summary(comparison),
-            *(
-                f"{each.strategy}: {' '.join(each.paragraphs(comparison.base))}"
-                for each in verdict.verdicts(comparison)
-            ),
+            *_told(comparison),
         ],
         "caveats": list(verdict.caveats(comparison, outcomes)),
     }
+
+
+def _told(comparison: Comparison) -> Iterator[str]:
+    for each in comparison.strategies[1:]:
+        yield f"{each}: {' '.join(verdict.paragraphs(comparison, each))}"
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -175,8 +177,7 @@ def _tables(
     yield table(columns, rows, numbers=("PODS", "NOT KNOWN"), keys=2)
     yield cell("")
     yield cell(verdict.summary(comparison))
-    for each in verdict.verdicts(comparison):
-        yield cell(f"{each.strategy}: {' '.join(each.paragraphs(comparison.base))}")
+    yield from map(cell, _told(comparison))
     yield cell("")
     for caveat in verdict.caveats(comparison, outcomes):
         yield cell(caveat)

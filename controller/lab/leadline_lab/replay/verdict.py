@@ -1,7 +1,6 @@
 """What a comparison shows, in sentences: only differences whose intervals leave out 0 are told."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from leadline_controller.cli import human
 
@@ -22,45 +21,22 @@ _BLOCKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One strategy beside the base."""
-
-    strategy: str
-    better: Sequence[str]  # one phrase each
-    worse: Sequence[str]
-    other: Sequence[str]  # certain, but neither better nor worse
-    uncertain: Sequence[str]  # titles of measures
-
-    def paragraphs(self, base: str) -> Iterator[str]:
-        """What is better, what is worse, and what is not certain."""
-        for what, phrases in (
-            (f"Better than {base}", self.better),
-            (f"Worse than {base}", self.worse),
-            ("Different", self.other),
-        ):
-            if phrases:
-                yield f"{what}: {'; '.join(phrases)}."
-        if self.uncertain:
-            yield f"No difference is certain in {_listed(self.uncertain)}."
-
-
-def verdicts(comparison: Comparison) -> Iterator[Verdict]:
-    """Of each strategy but the base."""
-    for strategy in comparison.strategies[1:]:
-        better: list[str] = []
-        worse: list[str] = []
-        other: list[str] = []
-        uncertain: list[str] = []
-        for found in comparison.findings:
-            if found.strategy != strategy or found.mean_difference is None:
-                continue
+def paragraphs(comparison: Comparison, strategy: str) -> Iterator[str]:
+    """What is better, what is worse, and what is not certain under a strategy beside the base."""
+    told: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    uncertain = []
+    for found in comparison.findings:
+        if found.strategy == strategy and found.mean_difference is not None:
             phrases = list(_phrases(found))
-            for is_better, phrase in phrases:
-                {True: better, False: worse, None: other}[is_better].append(phrase)
+            for side, phrase in phrases:
+                told[side].append(phrase)
             if not phrases:
                 uncertain.append(_lower(found.measure.title))
-        yield Verdict(strategy, better, worse, other, uncertain)
+    base = comparison.base
+    headings = {True: f"Better than {base}", False: f"Worse than {base}", None: "Different"}
+    yield from (f"{headings[side]}: {'; '.join(each)}." for side, each in told.items() if each)
+    if uncertain:
+        yield f"No difference is certain in {_listed(uncertain)}."
 
 
 def _phrases(found: Finding) -> Iterator[tuple[bool | None, str]]:
@@ -74,7 +50,7 @@ def _phrases(found: Finding) -> Iterator[tuple[bool | None, str]]:
     for side, changes in by_side.items():
         starts = changes[0].removeprefix(_IN_WORST)
         where = _IN_WORST if starts != changes[0] else ""
-        yield side, f"{where}{measure.subject} {', '.join([starts, *changes[1:]])}"
+        yield side, f"{where}{measure.words[0]} {', '.join([starts, *changes[1:]])}"
 
 
 def is_better(measure: Measure, difference: Difference) -> bool | None:
@@ -98,7 +74,7 @@ def change(measure: Measure, difference: Difference) -> str:
     )
     interval = "" if ends[0] is None else f" ({_short(ends[0])} to {_short(ends[1])})"
     amount = f"{_short(value)} {unit}".rstrip()
-    return f"{amount}{interval} {measure.less if less else measure.more}"
+    return f"{amount}{interval} {measure.words[1 if less else 2]}"
 
 
 def level(measure: Measure, estimate: Estimate | None) -> str:
@@ -158,7 +134,7 @@ def _headline(comparison: Comparison, key: str) -> str:
         return f"{measure.title}: no strategy certainly differs from {base}."
     certain.sort(key=lambda each: each[1].absolute.value)
     told = [f"{change(measure, each)} under {of.strategy}" for of, each in certain]
-    subject = f"{measure.subject[0].upper()}{measure.subject[1:]}"
+    subject = f"{measure.words[0][0].upper()}{measure.words[0][1:]}"
     return f"{subject} {_listed(told)}, each beside {base}."
 
 
