@@ -144,6 +144,11 @@ class ClusterState:
         """The namespace of this name, as last seen."""
         return self._objects.namespace(name)
 
+    def shown(self) -> Relisted:
+        """The whole cluster as last seen."""
+        objects = tuple(self._objects.all())
+        return Relisted(tuple(self._nodes.values()), tuple(self._pods.values()), objects)
+
     def budgets(self) -> list[DisruptionBudget] | None:
         """The disruption budgets as last seen; None if Leadline may not read them."""
         return self._objects.budgets()

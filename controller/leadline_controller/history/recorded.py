@@ -35,6 +35,9 @@ class Began:
     scheduler_name: str = "leadline"
     # Times to live of measurements, seconds, by the names of TimesToLive.
     ttl: Mapping[str, float] = field(default_factory=dict)
+    is_passive: bool = False  # no bandwidth tests are made, as TelemetryState has it
+    preemption: bool = True
+    batch_window_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +123,7 @@ class Missed:
 
 
 Recorded = (
-    Began
-    | Changed
-    | Born
-    | Reported
-    | Pinged
-    | Tested
-    | Pulled
-    | Learnt
-    | Used
-    | Decided
-    | Missed
+    Began | Changed | Born | Reported | Pinged | Tested | Pulled | Learnt | Used | Decided | Missed
 )
 
 

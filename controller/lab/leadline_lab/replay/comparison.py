@@ -25,10 +25,9 @@ _MIN_TAIL = 5  # pods in the worst 5 %; with fewer they have no interval
 # The longest of which a recording has enough is drawn. Seconds.
 BLOCKS: Mapping[str, float] = {"day": 86400.0, "hour": 3600.0, "five minutes": CELL_S}
 _NORMAL = NormalDist()
-_ROWS = 100  # draws in one step of the arithmetic, for the sake of memory
 
 
-class NotComparable(ValueError):
+class ComparisonError(ValueError):
     """These runs cannot be compared; the message says why."""
 
 
@@ -52,6 +51,11 @@ class Difference:
 
     absolute: Estimate
     percent: Estimate | None  # of the base's; None for shares, and where the base's may be 0
+
+    @property
+    def shown(self) -> Estimate:
+        """What people are told."""
+        return self.percent or self.absolute
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,12 @@ def compare(
     outcomes: Sequence[Outcome], measures: Sequence[Measure] = MEASURES, draws: int = DRAWS
 ) -> Comparison:
     """The base is the strategy that decided when it was recorded, or else the first one. The same
-    outcomes always give the same numbers. Raises NotComparable."""
+    outcomes always give the same numbers. Raises ComparisonError."""
     runs: dict[str, list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda each: not each.is_recorded):
         runs.setdefault(label(outcome), []).append(outcome)
     if not runs:
-        raise NotComparable("there is no run to compare")
+        raise ComparisonError("there is no run to compare")
     lengths_s = _lengths_s(runs)
     block = next(
         (name for name, size_s in BLOCKS.items() if _total(lengths_s, size_s) >= MIN_BLOCKS),
@@ -146,7 +150,7 @@ def _lengths_s(runs: Mapping[str, Sequence[Outcome]]) -> Mapping[str, float]:
             window, seed = missing[0]
             without = strategy if missing[0] in wanted else first
             where = f"{window or 'the recording'}, seed {seed}"
-            raise NotComparable(f"{without} has no run of {where}: give all strategies the same")
+            raise ComparisonError(f"{without} has no run of {where}: give all strategies the same")
         for each in of_strategy:
             lengths_s[each.window] = max(lengths_s.get(each.window, 0.0), each.length_s)
     return lengths_s
@@ -155,7 +159,7 @@ def _lengths_s(runs: Mapping[str, Sequence[Outcome]]) -> Mapping[str, float]:
 def _seen(strategy: str, outcomes: Sequence[Outcome]) -> set[tuple[str, int]]:
     seen = {(each.window, each.seed) for each in outcomes}
     if len(seen) < len(outcomes):
-        raise NotComparable(f"{strategy} has two runs of the same hours and seed: give one")
+        raise ComparisonError(f"{strategy} has two runs of the same hours and seed: give one")
     return seen
 
 
@@ -205,7 +209,7 @@ class _Drawn:
         weight = np.concatenate([each.weight for each in values])
         size = counts.shape[1]
         weights = np.bincount(block, weight, size)
-        self._blocks = np.count_nonzero(weights)  # that have a value
+        self._blocks = int(np.count_nonzero(weights))  # that have a value
         self._tail_blocks = self._blocks if len(value) * WORST_SHARE >= _MIN_TAIL else 0
         self._means = self._worst = None
         if len(value):
@@ -222,19 +226,20 @@ class _Drawn:
             self._known,
             self._unknown,
             None if self._means is None else _estimate(self._means, self._blocks),
-            None if self._worst is None else _estimate(self._worst, self._tail_blocks),
-            base and self._less(self._means, base._means, min(self._blocks, base._blocks)),
-            base
-            and self._less(self._worst, base._worst, min(self._tail_blocks, base._tail_blocks)),
+            None if self._worst is None else _estimate(self._worst, self._tail_blocks, tail=True),
+            None if base is None else self._less(base, base._means, tail=False),
+            None if base is None else self._less(base, base._worst, tail=True),
         )
 
-    def _less(self, ours: Floats | None, base: Floats | None, blocks: int) -> Difference | None:
-        if ours is None or base is None:
+    def _less(self, base: "_Drawn", theirs: Floats | None, *, tail: bool) -> Difference | None:
+        ours = self._worst if tail else self._means
+        if ours is None or theirs is None:
             return None
+        ends = (self._tail_blocks, base._tail_blocks) if tail else (self._blocks, base._blocks)
         percent = None
-        if self._measure.in_percent and np.nanmin(base) > 0:
-            percent = _estimate((ours / base - 1) * 100, blocks)
-        return Difference(_estimate(ours - base, blocks), percent)
+        if self._measure.in_percent and np.nanmin(theirs) > 0:
+            percent = _estimate((ours / theirs - 1) * 100, min(ends), tail=tail)
+        return Difference(_estimate(ours - theirs, min(ends), tail=tail), percent)
 
 
 def _tails(counts: Floats, block: NDArray[np.int64], value: Floats) -> Floats:
@@ -242,38 +247,40 @@ def _tails(counts: Floats, block: NDArray[np.int64], value: Floats) -> Floats:
     order = np.argsort(-value, kind="stable")
     block, value = block[order], value[order]
     need = WORST_SHARE * (counts @ np.bincount(block, minlength=counts.shape[1]))
-    kept = max(1, int(len(value) * WORST_SHARE))
-    return np.concatenate(
-        [
-            _chunk(counts[row : row + _ROWS], need[row : row + _ROWS], block, value, kept)
-            for row in range(0, len(counts), _ROWS)
-        ]
-    )
-
-
-def _chunk(
-    counts: Floats, need: Floats, block: NDArray[np.int64], value: Floats, kept: int
-) -> Floats:
-    """kept: how many of the largest values are tried first; draws that repeat quiet blocks need
-    more of them."""
-    while True:
-        taken = np.cumsum(counts[:, block[:kept]], axis=1)
-        if kept >= len(value) or np.all(taken[:, -1] >= need):
+    # A fifth of the values nearly always has enough, and takes a fifth of the memory.
+    for kept in (len(value) // 5, len(value)):
+        # Of each block how many of the first values are its own, and their sum.
+        seen = np.zeros((kept + 1, counts.shape[1]), np.int32)
+        seen[np.arange(1, kept + 1), block[:kept]] = 1
+        np.cumsum(seen, axis=0, out=seen)
+        if np.all(counts @ seen[-1] >= need):
             break
-        kept *= 2
-    taken = np.minimum(taken, need[:, None])
-    parts = np.diff(taken, axis=1, prepend=0.0)
-    result: Floats = parts @ value[:kept] / need
+    sums = np.zeros(seen.shape)
+    sums[np.arange(1, kept + 1), block[:kept]] = value[:kept]
+    np.cumsum(sums, axis=0, out=sums)
+    # The least number of values that is enough, by bisection for all rows at once.
+    low, high = np.ones(len(counts), np.int64), np.full(len(counts), kept)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        enough = np.einsum("rb,rb->r", counts, seen[middle]) >= need
+        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+    left = need - np.einsum("rb,rb->r", counts, seen[low - 1])
+    result: Floats = (np.einsum("rb,rb->r", counts, sums[low - 1]) + left * value[low - 1]) / need
     return result
 
 
-def _estimate(drawn: Floats, blocks: int) -> Estimate:
-    """What was seen, and between which values 95 % of the draws are."""
+def _estimate(drawn: Floats, blocks: int, *, tail: bool = False) -> Estimate:
+    """What was seen, and between which values 95 % of the draws are. tail: of the worst values,
+    which few blocks show too small: both bounds are as far away as the farther one."""
+    value = float(drawn[0])
     if blocks < MIN_BLOCKS:
-        return Estimate(float(drawn[0]))
-    tail = _NORMAL.cdf(-sqrt(blocks / (blocks - 1)) * _t(blocks - 1))
-    low, high = np.nanquantile(drawn[1:], [tail, 1 - tail])
-    return Estimate(float(drawn[0]), float(low), float(high))
+        return Estimate(value)
+    share = _NORMAL.cdf(-sqrt(blocks / (blocks - 1)) * _t(blocks - 1))
+    low, high = map(float, np.nanquantile(drawn[1:], [share, 1 - share]))
+    if tail:
+        least = 0.0 if np.nanmin(drawn) >= 0 else -np.inf
+        low, high = max(least, min(low, 2 * value - high)), max(high, 2 * value - low)
+    return Estimate(value, low, high)
 
 
 def _t(freedom: int) -> float:

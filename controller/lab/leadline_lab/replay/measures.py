@@ -32,15 +32,13 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One measure. `subject` with `less` or `more` makes a sentence of a difference."""
+    """One measure."""
 
     key: str  # in JSON and CSV
     title: str
     unit: str
     meaning: str  # one sentence
-    subject: str
-    less: str
-    more: str
+    words: tuple[str, str, str]  # of a sentence about a difference: subject, less, more
     values: Callable[[Outcome], Values]
     lower_is_better: bool | None = True  # None: it depends on the cluster's owner
     has_worst: bool = True
@@ -138,7 +136,7 @@ def _variation(outcome: Outcome, groups: Mapping[str, str]) -> Values:
     sizes = Counter(groups.values())
     placed = sum(pod.bound_s is not None for pod in outcome.pods)
     if len(sizes) < 2:
-        return Values(*(np.empty(0) for _ in range(3)), 0, len(outcome.pods))
+        return Values(np.empty(0), np.empty(0), np.empty(0), 0, len(outcome.pods))
     cells = max(1, round(outcome.length_s / CELL_S))
     events = [(cell * CELL_S, "", 0) for cell in range(1, cells)]
     for pod in outcome.pods:
@@ -162,9 +160,10 @@ def _variation(outcome: Outcome, groups: Mapping[str, str]) -> Values:
             counts[group] += change
             new = counts[group] / sizes[group]
             total, squares = total + new - old, squares + new**2 - old**2
-    used = np.flatnonzero(seconds)
-    means = sums[used] / seconds[used]
-    return Values(used * CELL_S, means, seconds[used], placed, len(outcome.pods) - placed)
+    cells_used = np.flatnonzero(seconds)
+    means = sums[cells_used] / seconds[cells_used]
+    starts_s = (cells_used * CELL_S).astype(np.float64)
+    return Values(starts_s, means, seconds[cells_used], placed, len(outcome.pods) - placed)
 
 
 READY = Measure(
@@ -172,9 +171,7 @@ READY = Measure(
     "Time to ready",
     "s",
     "The time from a pod's creation until it is ready: waiting for a node, pulling, starting.",
-    "pods are ready",
-    "sooner",
-    "later",
+    ("pods are ready", "sooner", "later"),
     _of_pods(_ready_s),
 )
 MEASURES: Sequence[Measure] = (
@@ -185,9 +182,7 @@ MEASURES: Sequence[Measure] = (
         "s",
         "The time from a pod's creation until it has a node; one that never gets a node waits "
         "until it is deleted or the recording ends.",
-        "pods wait for a node",
-        "less",
-        "longer",
+        ("pods wait for a node", "less", "longer"),
         _of_pods(_wait_s),
     ),
     Measure(
@@ -195,9 +190,7 @@ MEASURES: Sequence[Measure] = (
         "Pull of images",
         "s",
         "The time that a pod waits for its images on its node; less where layers are there.",
-        "pulls of images take",
-        "less",
-        "longer",
+        ("pulls of images take", "less", "longer"),
         _of_pods(lambda pod, _: pod.pull_s),
     ),
     Measure(
@@ -205,9 +198,7 @@ MEASURES: Sequence[Measure] = (
         "Start",
         "s",
         "The time from the end of the pull until the pod is ready.",
-        "starts take",
-        "less",
-        "longer",
+        ("starts take", "less", "longer"),
         _of_pods(_start_s),
     ),
     Measure(
@@ -215,9 +206,7 @@ MEASURES: Sequence[Measure] = (
         "Pending at the end",
         SHARE,
         "The share of the pods that still have no node when the recording ends.",
-        "pods pending at the end are",
-        "fewer",
-        "more",
+        ("pods pending at the end are", "fewer", "more"),
         _of_pods(_pending),
         has_worst=False,
         in_percent=False,
@@ -227,9 +216,7 @@ MEASURES: Sequence[Measure] = (
         "Round trip to users",
         "ms",
         "The network's round trip between a pod's node and its user's, the mean over its life.",
-        "round trips to users are",
-        "shorter",
-        "longer",
+        ("round trips to users are", "shorter", "longer"),
         _of_pods(lambda pod, _: pod.user_rtt_ms),
     ),
     Measure(
@@ -237,9 +224,7 @@ MEASURES: Sequence[Measure] = (
         "Transfer to users",
         "s",
         "The time that a pod's data takes to its user over the bandwidth that is left.",
-        "transfers to users take",
-        "less",
-        "longer",
+        ("transfers to users take", "less", "longer"),
         _of_pods(lambda pod, _: pod.transfer_s),
     ),
     Measure(
@@ -247,9 +232,7 @@ MEASURES: Sequence[Measure] = (
         "CPU contention",
         SHARE,
         "The share of the CPU that a pod wants and its board does not have.",
-        "pods lack CPU",
-        "less",
-        "more",
+        ("pods lack CPU", "less", "more"),
         _of_pods(lambda pod, _: pod.contention),
         in_percent=False,
     ),
@@ -258,9 +241,7 @@ MEASURES: Sequence[Measure] = (
         "Moves",
         "moves a pod",
         "How often a pod that runs is moved to another board.",
-        "moves are",
-        "fewer",
-        "more",
+        ("moves are", "fewer", "more"),
         _of_pods(lambda pod, _: float(pod.moves)),
         in_percent=False,
     ),
@@ -270,9 +251,7 @@ MEASURES: Sequence[Measure] = (
         "",
         "The standard deviation of the pods per board, over their mean, at each moment, and then "
         "the mean over time; 0 is perfectly even.",
-        "the spread over boards is",
-        "more even",
-        "less even",
+        ("the spread over boards is", "more even", "less even"),
         _over_boards,
         has_worst=False,
     ),
@@ -281,9 +260,7 @@ MEASURES: Sequence[Measure] = (
         "Unevenness over zones",
         "",
         "The same over zones, with the pods per board of each zone.",
-        "the spread over zones is",
-        "more even",
-        "less even",
+        ("the spread over zones is", "more even", "less even"),
         _over_zones,
         has_worst=False,
     ),
@@ -292,9 +269,7 @@ MEASURES: Sequence[Measure] = (
         "Share on the edge",
         SHARE,
         "The share of the placed pods whose first node is of the tier edge.",
-        "pods on the edge are",
-        "fewer",
-        "more",
+        ("pods on the edge are", "fewer", "more"),
         _of_pods(_on_edge),
         lower_is_better=None,
         has_worst=False,
@@ -305,10 +280,8 @@ MEASURES: Sequence[Measure] = (
         "Time to ready over the bound",
         "s",
         "How much later a pod is ready than on the node that was best for it alone, known only "
-        "in hindsight. No plan for all pods need reach this bound.",
-        "times to ready over the bound are",
-        "shorter",
-        "longer",
+        "in hindsight. The bound is no plan: not all pods can have their best node at once.",
+        ("times to ready over the bound are", "shorter", "longer"),
         _of_pods(_ready_over_best_s),
         in_percent=False,
     ),
@@ -317,10 +290,8 @@ MEASURES: Sequence[Measure] = (
         "Round trip over the bound",
         "ms",
         "How much longer the round trip to the user is than from the nearest node that fitted "
-        "the pod alone. No plan for all pods need reach this bound.",
-        "round trips over the bound are",
-        "shorter",
-        "longer",
+        "the pod alone. This bound is no plan either.",
+        ("round trips over the bound are", "shorter", "longer"),
         _of_pods(_rtt_over_best_ms),
         in_percent=False,
     ),
