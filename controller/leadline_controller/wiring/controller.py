@@ -152,7 +152,8 @@ class Controller:
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
         self.decisions = DecisionLog(sink=self._decided, now=now)
         self.recording = recording(
-            *(settings, self.rule, self.state, self.telemetry, self.clock, leadership, now)
+            *(settings, self.rule, self.state, self.telemetry, self.clock, leadership, now),
+            self.seed,
         )
         self.step = self.step_by(self.rule)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from secrets import randbits
 
 from leadline_controller import __version__
 from leadline_controller.cluster.state import ClusterState
@@ -24,15 +23,14 @@ def recording(
     clock: Clock,
     leadership: Leadership,
     now: Callable[[], Moment],
+    seed: int,
 ) -> Recording | None:
-    """The recording of these states and of what is decided from them, None where none is kept."""
+    """The recording of these states and of what is decided from them, None where none is kept.
+    seed: see DecisionStep."""
     if not settings.recording.enabled:
         return None
 
     def began() -> Began:
-        # So that a replay of any file breaks ties as the controller does from here on.
-        seed = randbits(63) if settings.seed is None else settings.seed
-        rule.random.seed(seed)
         moment = now()
         return Began(
             unix_s=moment.unix_s(moment),

@@ -51,7 +51,6 @@ class Recording:
 
     def __init__(self, nodes: Sequence[Node], strategy: str = "kube-default", **began: object):
         self.entries: list[Entry] = []
-        self._sequence = 0
         self.put(0.0, Began(UNIX_S, "test", "c", strategy, {}, 7, **began))  # type: ignore[arg-type]
         self.change(0.0, Relisted(tuple(nodes), ()))
         for node in nodes:
@@ -115,8 +114,19 @@ class Recording:
     def end(self, at_s: float, node: str) -> list[Entry]:
         """A last report shows how long it is. All entries, in order of time."""
         self.report(at_s, node)
-        return sorted(self.entries, key=lambda entry: entry.at_s)
+        return [
+            _numbered(entry, number)
+            for number, entry in enumerate(sorted(self.entries, key=lambda entry: entry.at_s), 1)
+        ]
 
     def _stamp(self, at_s: float) -> Stamp:
-        self._sequence += 1
-        return Stamp(bytes(16), 1, self._sequence, self._sequence, BEGAN_S + at_s)
+        return Stamp(bytes(16), 1, 0, 0, BEGAN_S + at_s)
+
+
+def _numbered(entry: Entry, number: int) -> Entry:
+    """With a stamp that is later than all before it."""
+    what = entry.what
+    if not isinstance(what, (Born, Reported, Pinged)):
+        return entry
+    stamp = replace(what.stamp, sequence=number, measured_boot_ms=number)
+    return Entry(entry.at_s, replace(what, stamp=stamp))

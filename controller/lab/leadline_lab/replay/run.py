@@ -37,6 +37,7 @@ from leadline_controller.history.recorded import (
 from leadline_controller.scheduling.queue import SchedulingQueue
 
 from leadline_lab.replay.boards import BoardLoad, Pulls, Stay, left_mbps
+from leadline_lab.replay.kube_scheduler import KubeScheduler, Unstated
 from leadline_lab.replay.outcomes import Outcome, PodOutcome
 from leadline_lab.replay.past import Life, Past, workload_name
 from leadline_lab.replay.states import States, recorded_strategy
@@ -127,6 +128,10 @@ class Run:
         self._pulled: dict[str, dict[str, float]] = {}  # node -> image -> MB
         self._shown: dict[str, Node] = {}  # as recorded
         self._unknown: Counter[str] = Counter()
+        self._unstated = Unstated()
+        if isinstance(rule.strategy, KubeScheduler):
+            counting = replace(rule.strategy, assumed=self._unstated.on_nodes)
+            self._step.rule = replace(rule, strategy=counting)
 
     def run(self) -> Outcome:
         """Let all of it pass."""
@@ -189,6 +194,16 @@ class Run:
 
     def _tell(self, change: ClusterChange) -> None:
         """The watch shows this now."""
+        match change:
+            case PodChanged(pod):
+                self._unstated.put(pod)
+            case PodDeleted(pod):
+                self._unstated.drop(pod.uid)
+            case Relisted(pods=pods):
+                for pod in pods:
+                    self._unstated.put(pod)
+            case _:
+                pass
         self._apply(Entry(self._now_s, Changed(change)))
 
     def _change(self, change: ClusterChange) -> None:
@@ -267,6 +282,7 @@ class Run:
             charge = self._step.charge(view, pod, decision.node)
             self._states.cluster.assume(pod, decision.node, decision.volumes(), charge)
             self._queue.remove(pod.uid)
+            self._unstated.put(replace(pod, node_name=decision.node))
             self._bind(placed, decision, view)
 
     def _bind(self, placed: _Placed, decision: Decision, view: ClusterView) -> None:

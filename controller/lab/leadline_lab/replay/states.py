@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.filters import FILTERS
+from leadline_controller.filters import EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.cycle import Rule, Strategy
-from leadline_controller.framework.options import build, value_of_text
+from leadline_controller.framework.options import OptionError, build, value_of_text
 from leadline_controller.framework.queueing_hints import NO_EVENT, ClusterEvent
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.recorded import (
@@ -27,6 +27,7 @@ from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_lab.replay.kube_scheduler import KubeScheduler
 
 # As the controller's loops have it.
 LOOK_EVERY_S, ESTIMATE_EVERY_S = 1.0, 10.0
@@ -75,7 +76,7 @@ class States:
             unix_offset_s=lambda: self.unix_offset_s,
             now_s=self.clock.now_s,
         )
-        self.telemetry = TelemetryState(TimesToLive(**began.ttl))
+        self.telemetry = TelemetryState(TimesToLive(**began.ttl), is_passive=began.is_passive)
         self._estimate_every_s = estimate_every_s
         self._look_s = self._estimate_s = at_s
         self._estimates = {} if estimates is None else estimates
@@ -139,7 +140,13 @@ class States:
 def strategy_named(name: str, options: Mapping[str, object]) -> Strategy:
     """The strategy of this name with its options set, among them this package's baseline
     `kube-scheduler`. Raises OptionError, PluginError."""
-    found: Strategy = build(STRATEGIES[name], options)
+    if name == KubeScheduler.name:
+        found: Strategy = build(KubeScheduler, options)
+    elif name in STRATEGIES:
+        found = build(STRATEGIES[name], options)
+    else:
+        known = ", ".join((KubeScheduler.name, *STRATEGIES))
+        raise OptionError(f"strategy {name!r}: unknown; known: {known}")
     return found
 
 
@@ -151,10 +158,14 @@ def recorded_strategy(began: Began) -> Strategy:
 
 def rule_of(strategy: Strategy, began: Began) -> Rule:
     """By what a controller with the recorded settings decides with this strategy."""
+    chance = Random(0)  # noqa: S311  # breaks ties, no secret
+    if isinstance(strategy, KubeScheduler):
+        own = {name: each for name, each in FILTERS.items() if name not in EXTENDER_FILTERS}
+        return Rule(strategy, own, chance)
     return Rule(
         strategy,
         FILTERS,
-        Random(0),  # noqa: S311  # breaks ties, no secret
+        chance,
         preference_rule(began.preferences),
         letter=began.letter,
     )
