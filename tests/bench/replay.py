@@ -16,7 +16,7 @@ from leadline_lab.replay.replaying import replay
 from tests.lab.replay.small import Recording, board, web
 
 STRATEGIES = ("kube-scheduler", "kube-default", "netsched", "dacs", "infrastructure-aware")
-DAY_S, REPORT_S, PING_S = 86_400, 10, 60
+DAY_S, REPORT_S, PING_S, PULL_S = 86_400, 10, 60, 10.0
 
 
 def day(boards: int = 20, pods: int = 2000, seed: int = 0, length_s: float = DAY_S) -> list[Entry]:
@@ -28,14 +28,19 @@ def day(boards: int = 20, pods: int = 2000, seed: int = 0, length_s: float = DAY
     for each in range(20):
         recording.layers(f"app-{each}:1", Layer("base", 30.0), Layer(f"app-{each}", 20.0))
     told = []
+    held = set[tuple[str, str]]()
     for number in range(pods):
-        app = f"app-{number % 20}"
+        app, node = f"app-{number % 20}", random.choice(names)
         notes = PodAnnotations(user_node=random.choice(names), data_mb=random.uniform(1, 20))
         pod = web(f"p{number}", 200, app, images=(f"{app}:1",), annotations=notes)
         at_s = random.uniform(REPORT_S, length_s * 0.95)
         ready_s = at_s + random.uniform(1, 4)
+        if (node, app) not in held:
+            held.add((node, app))
+            recording.pull(at_s + PULL_S, node, pod, PULL_S, 50.0)
+            ready_s += PULL_S
         ended_s = ready_s + random.expovariate(1 / 3600)
-        life = recording.life(pod, random.choice(names), at_s, ready_s, ended_s)
+        life = recording.life(pod, node, at_s, ready_s, ended_s)
         told += [told_s for told_s in life if told_s[0] < length_s]
     recording.put_in_order(told)
     for number, name in enumerate(names):

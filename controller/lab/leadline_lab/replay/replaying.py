@@ -21,5 +21,8 @@ def replay(
     if it is given as a Past. Raises ReplayError, OptionError and PluginError."""
     past = recorded if isinstance(recorded, Past) else Past.of(recorded)
     made = strategy_named(strategy, options or {})
-    shown = {name: value_text(value) for name, value in values_of(made).items()}
+    usual = values_of(strategy_named(strategy, {}))
+    shown = {
+        name: value_text(value) for name, value in values_of(made).items() if value != usual[name]
+    }
     return Run(past, rule_of(made, past.began), seed, strategy, shown).run()

@@ -515,28 +515,28 @@ class Run:
         past, unknown = self._past, self._unknown
         pods = [each.life.pod for each in self._placed.values()]
         yield (
-            "demand is as it was recorded: a service that would have answered sooner or later from "
-            "another board may have had more or fewer replicas"
+            "Demand is as it was recorded: a service that would have answered sooner or later from "
+            "another board may have had more or fewer replicas."
         )
         if isinstance(self._step.rule.strategy, BatchStrategy):
-            yield "the strategy plans batches of pods, and is replayed pod by pod"
+            yield "A strategy that plans batches of pods is replayed pod by pod."
         if any(pod.claims for pod in pods):
-            yield "volumes are bound where they were, so pods with claims are bound to them"
+            yield "Volumes are bound where they were, so pods with claims are bound to them."
         if any(pod.priority for pod in pods):
-            yield "no pod is preempted for another of higher priority, as may have been in reality"
+            yield "No pod is preempted for another of higher priority, as may have been in reality."
         if past.restarts:
-            yield f"the recorded controller began {past.restarts} times more, the replayed one once"
+            yield f"The recorded controller began again {past.restarts} times, the replayed one never."
         if past.missed:
-            yield f"{past.missed} entries of the recording are missing"
+            yield f"{past.missed} entries of the recording are missing."
         if any(load.is_saturated for load in self._loads.values()):
-            yield "boards had all of their CPU in use, so contention was at least as bad as it says"
+            yield "Boards had all of their CPU in use, so contention was at least as bad as it says."
         for what, sentence in _UNKNOWN.items():
             if unknown[what]:
                 yield sentence.format(unknown[what])
 
 
 _UNKNOWN = {
-    "images": "of {} placements the images' layers are not known, so they wait as in the recording",
-    "speed": "at {} placements no pull had shown how fast boards pull, so they wait as recorded",
-    "start": "of {} placements nothing tells how long the pod starts, so it is ready at once",
+    "images": "Of {} placements the images' layers are not known, so they wait as it was recorded.",
+    "speed": "At {} placements no pull had shown how fast boards pull: they wait as recorded.",
+    "start": "At {} placements nothing tells how long the pod starts, so it is ready at once.",
 }
