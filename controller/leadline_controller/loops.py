@@ -137,7 +137,8 @@ async def learn_use(state: ClusterState, telemetry: TelemetryState, clock: Clock
             errors.succeeded()
         except Exception as error:  # noqa: BLE001  # any error is logged once
             errors.failed(error, "learning what pods use failed, trying again: %s")
-        await clock.sleep(_LEARN_EVERY_S)
+        # At whole seconds, so that a replay of what was recorded looks at the same times.
+        await clock.sleep(_LEARN_EVERY_S - clock.now_s() % _LEARN_EVERY_S)
 
 
 async def publish(

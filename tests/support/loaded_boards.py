@@ -42,8 +42,14 @@ class Controller:
     """What one controller knows: the API objects and reports that it was shown."""
 
     def __init__(self, *, assumes_load: bool = True) -> None:
-        self.state = ClusterState(assumes_load=assumes_load, unix_offset_s=lambda: WALL_S)
+        self.boards: LoadedBoards | None = None  # whose clock it has
+        self.state = ClusterState(
+            assumes_load=assumes_load, unix_offset_s=lambda: WALL_S, now_s=self.now_s
+        )
         self.telemetry = TelemetryState(TimesToLive())
+
+    def now_s(self) -> float:
+        return 0.0 if self.boards is None else self.boards.now_s
 
     def view(self, now_s: float) -> ClusterView:
         return self.state.view(self.telemetry, now_s)
@@ -144,6 +150,7 @@ class LoadedBoards:
     def _introduce(self, controller: Controller) -> None:
         """What a controller lists at its start, the births of the boards' agents, and what was
         measured of the boards' links."""
+        controller.boards = self
         amounts = {CPU: round(CORES * 1000), MEMORY: round(MEMORY_BYTES), PODS: 110}
         nodes = tuple(Node(name, amounts) for name in self.names)
         telemetry = controller.telemetry

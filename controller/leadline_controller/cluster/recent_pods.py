@@ -10,7 +10,7 @@ last arrivals gives one value, and their median counts.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from operator import add, sub
@@ -53,14 +53,14 @@ class _Recent:
     """A pod on a board."""
 
     pod: Pod
+    seen_s: float  # when it was first seen there, seconds on the clock of the decisions
     is_gone: bool = False
-    came_s: float = inf  # when it was bound, or the first look that found it there
-    # runs_s, ended_s: the first look that found it running, and gone; seconds on the clock of the
-    # decisions, infinite before.
+    came_s: float = inf  # when it was bound, or seen there; infinite before the first look
+    # runs_s, ended_s: when it was first seen running, and gone; infinite before.
     runs_s: float = inf
     ended_s: float = inf
 
-    def look(self, now_s: float, offset_s: float | None, ahead_s: float) -> tuple[float, float]:
+    def look(self, offset_s: float | None, ahead_s: float) -> tuple[float, float]:
         """When it began to run, and ended, as it is known now. offset_s: from the clock of the
         decisions to the wall clock, None if unknown. ahead_s: of that, the board's wall clock. One
         that is wrong makes no pod younger than it was seen to be."""
@@ -70,11 +70,7 @@ class _Recent:
 
         pod = self.pod
         if self.came_s == inf:
-            self.came_s = min(now_s, here_s(pod.bound_s, 0.0))
-        if pod.runs_s is not None:
-            self.runs_s = min(self.runs_s, now_s)
-        if self.is_gone:
-            self.ended_s = min(self.ended_s, now_s)
+            self.came_s = min(self.seen_s, here_s(pod.bound_s, 0.0))
         start_s, end_s = here_s(pod.runs_s) + _HALF_S, here_s(pod.ended_s) + _HALF_S
         return min(self.runs_s, start_s), min(self.ended_s, end_s)
 
@@ -90,7 +86,8 @@ class _Growth:
 
 class RecentPods:
     """Used by the thread of the cluster's state. unix_offset_s: from the clock of the decisions to
-    the wall clock, None while that is not set.
+    the wall clock, None while that is not set. now_s: the clock of the decisions, so that nothing
+    depends on when somebody looks.
 
     expected: what pods are expected to use. measured: at the last look. metrics: the sum of that
     and what is assumed. counts: pods on each node that its reports do not contain, and of these,
@@ -98,7 +95,10 @@ class RecentPods:
     change.
     """
 
-    def __init__(self, unix_offset_s: Callable[[], float | None]) -> None:
+    def __init__(
+        self, unix_offset_s: Callable[[], float | None], now_s: Callable[[], float]
+    ) -> None:
+        self._now_s = now_s
         self.expected = Expectations()
         self.metrics = self.measured = NodeMetrics.unknown(0)
         self.counts = np.zeros((2, 0), dtype=np.int64)
@@ -114,6 +114,7 @@ class RecentPods:
         # A column for each of METRICS.
         self._values = self._sums = [np.zeros(0)] * len(METRICS)
         self._at_s = np.zeros((0, len(METRICS)))
+        self._earlier: dict[int, list[float]] = {}  # by index, the values of the report before
 
     def put(self, pod: Pod, node: str) -> None:
         """The pod is on the node, as its binding, the assumption of that, or the start of its
@@ -121,11 +122,14 @@ class RecentPods:
         pods = self._pods.setdefault(node, {})
         known = pods.get(pod.uid)
         if known is None and pod.runs_s is None:
-            known = pods[pod.uid] = _Recent(pod)
+            known = pods[pod.uid] = _Recent(pod, self._now_s())
             self._placed.append((node, known))
-        else:
-            pods.setdefault(pod.uid, _Recent(pod)).pod = pod
-            self._dirty.add(node)
+            return
+        known = pods.setdefault(pod.uid, _Recent(pod, self._now_s()))
+        known.pod = pod
+        if pod.runs_s is not None:
+            known.runs_s = min(known.runs_s, self._now_s())
+        self._dirty.add(node)
 
     def end(self, pod: Pod, node: str) -> None:
         """The pod is not on the node any more. One that never ran there has used nothing."""
@@ -133,8 +137,10 @@ class RecentPods:
         if pod.runs_s is None:
             pods.pop(pod.uid, None)
         else:
-            known = pods.setdefault(pod.uid, _Recent(pod))
+            now_s = self._now_s()
+            known = pods.setdefault(pod.uid, _Recent(pod, now_s))
             known.pod, known.is_gone = pod, True
+            known.runs_s, known.ended_s = min(known.runs_s, now_s), min(known.ended_s, now_s)
         self._spoil(node)
         self._dirty.add(node)
 
@@ -143,12 +149,6 @@ class RecentPods:
         cores and the bytes of memory that one of its running pods uses."""
         self.expected = replace(self.expected, usage=usage)
         self._dirty.update(self._pods)
-
-    def waits_for(self, nodes: Collection[str], now_s: float) -> bool:
-        """Whether a look would find anything, if only these nodes have reported since the last."""
-        if self._placed or self._dirty or not self._pods.keys().isdisjoint(nodes):
-            return True
-        return bool(self._pods) and now_s - self._swept_s >= _SWEEP_S
 
     def look(
         self, table: NodeTable, telemetry: TelemetryState, now_s: float, requested_mbps: Floats
@@ -162,6 +162,7 @@ class RecentPods:
         measured, names = telemetry.metrics(table, now_s), table.names
         if names is not self._names and names != self._names:
             self._assumed.clear()
+            self._earlier.clear()
             self.counts = np.zeros((2, len(table)), dtype=np.int64)
             self._at_s = np.zeros((len(table), len(METRICS)))
             self._dirty.update(self._pods)
@@ -171,11 +172,13 @@ class RecentPods:
             self._swept_s = now_s
         is_new = measured is not self.measured
         if is_new:
+            changed = np.flatnonzero((measured.measured_at_s != self._at_s).any(axis=1)).tolist()
+            if len(self._values[0]) == len(table):
+                self._earlier.update((at, self._values_of(at)) for at in changed)
             self.measured = measured
             self._values = [getattr(measured, name) for name in METRICS]
-            changed = (measured.measured_at_s != self._at_s).any(axis=1)
             self._at_s = measured.measured_at_s
-            self._dirty.update(names[at] for at in np.flatnonzero(changed).tolist())
+            self._dirty.update(names[at] for at in changed)
         elif not (self._dirty or self._placed):
             return
         again = self._count_again(table, telemetry, now_s)
@@ -216,8 +219,8 @@ class RecentPods:
                 continue
             at = table.index[node]
             again.append(at)
-            each.look(now_s, offset_s, 0.0)
-            self._came(node, at, each.pod, is_contained=False)
+            each.look(offset_s, 0.0)
+            self._came(node, at, each, is_contained=False)
             use = self.expected.of(each.pod)
             more = BoardSize.of(table, at).added_by(use)
             self._assumed[at] = [*map(add, self._assumed.get(at, _NOTHING), more)]
@@ -245,9 +248,9 @@ class RecentPods:
         added, recent, without_rates = [*_NOTHING], 0, 0
         for uid, each in list(pods.items()):
             is_new = each.came_s == inf
-            start_s, end_s = each.look(now_s, offset_s, ahead_s)
+            start_s, end_s = each.look(offset_s, ahead_s)
             if is_new and not each.is_gone:
-                self._came(node, at, each.pod, is_contained=start_s <= newest_s)
+                self._came(node, at, each, is_contained=start_s <= newest_s)
             changed_s = end_s if each.is_gone else start_s
             if changed_s <= min(at_s) - interval_s:
                 del pods[uid]
@@ -272,14 +275,17 @@ class RecentPods:
     def _values_of(self, at: int) -> list[float]:
         return [float(column[at]) for column in self._values[:_REPORTED]]
 
-    def _came(self, node: str, at: int, pod: Pod, *, is_contained: bool) -> None:
+    def _came(self, node: str, at: int, each: _Recent, *, is_contained: bool) -> None:
         """A pod came to a board, whose values contain some of it already or do not."""
         growth = self._growths.get(node)
         if growth is None:
-            growth = self._growths[node] = _Growth(self._values_of(at))
+            before = self._values_of(at)
+            if self._at_s[at, :_REPORTED].max() > each.came_s:  # since then it has reported
+                before = self._earlier.get(at, before)
+            growth = self._growths[node] = _Growth(before)
             growth.is_clear = not any(each.is_gone for each in self._pods[node].values())
         if growth.is_clear:
-            growth.came.append(pod)
+            growth.came.append(each.pod)
         if is_contained or len(growth.came) > _MOST_CAME:
             self._spoil(node)
 

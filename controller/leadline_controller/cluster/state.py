@@ -59,7 +59,7 @@ class ClusterState:
 
     assumes_load: whether strategies see more than was measured, namely with what the recent pods
     are expected to use. unix_offset_s: from the clock of the decisions to the wall clock, None
-    while that is not set. now_s: the clock of the decisions, which dates pulls.
+    while that is not set. now_s: the clock of the decisions, which dates pulls and what pods do.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ClusterState:
     ) -> None:
         self.listed = False
         self.images = ImageState(now_s)
-        self.recent = RecentPods(unix_offset_s)
+        self.recent = RecentPods(unix_offset_s, now_s)
         self._assumes_load = assumes_load
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}

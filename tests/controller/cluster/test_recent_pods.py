@@ -218,7 +218,7 @@ def test_turned_off_strategies_see_what_was_measured() -> None:
 
 def test_without_a_wall_clock_pods_count_until_they_are_seen_to_run() -> None:
     controller, board = boards()
-    controller.state.recent = RecentPods(lambda: None)
+    controller.state.recent = RecentPods(lambda: None, controller.now_s)
     board.bind(requesting("web"), "n000", AS_REQUESTED)
     assert assumed(controller.view(board.now_s), "cpu_percent") == pytest.approx(10.0)
     board.run(3 * INTERVAL_S)

@@ -102,7 +102,7 @@ class ExtenderHarness:
         strategy = strategy or Dacs(alpha=0.0)
         self.cluster = cluster or MemoryCluster(nodes)
         self.clock = ManualClock()
-        self.state = ClusterState()
+        self.state = ClusterState(now_s=self.clock.now_s)
         self.telemetry = TelemetryState(TimesToLive())
         self.decisions = DecisionLog()
         rule = extender_rule(Rule(strategy, FILTERS, Random(7)), every_filter=every_filter)

@@ -54,7 +54,7 @@ class Scene:
     def __init__(self, *pods: Pod, strategy: Any = None) -> None:
         self.clock = ManualClock(1000.0)
         self.rate_per_s = 0.0
-        self.state = ClusterState()
+        self.state = ClusterState(now_s=self.clock.now_s)
         telemetry = TelemetryBuilder("gate", *PING_MS)
         for name, rtt_ms in PING_MS.items():
             telemetry.rtt("gate", name, rtt_ms, 999.0)

@@ -54,7 +54,7 @@ class SchedulerHarness:
         self.cluster = cluster
         self.clock = options.pop("clock", None) or ManualClock()
         self.telemetry = options.pop("telemetry", None) or TelemetryState(TimesToLive())
-        self.state = ClusterState()
+        self.state = ClusterState(now_s=self.clock.now_s)
         self.decisions = DecisionLog()
         strategy: Strategy = options.pop("strategy", KubeDefault())
         filters = options.pop("filters", FILTERS)

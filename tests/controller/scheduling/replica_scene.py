@@ -44,7 +44,7 @@ class Scene:
 
     def __init__(self, strategy: Strategy | None = None) -> None:
         self.clock = ManualClock(1000.0)
-        self.cluster, self.state = AnnotatedCluster(), ClusterState()
+        self.cluster, self.state = AnnotatedCluster(), ClusterState(now_s=self.clock.now_s)
         self.decisions, self.turn = DecisionLog(), FakeLeadership()
         self.told = TelemetryBuilder("gate", *PING_MS)
         rule = Rule(strategy or ResponseTime(), {}, Random(1))

@@ -2,6 +2,7 @@
 them, as wiring/controller.py and loops.py make it of what comes in."""
 
 from collections.abc import Mapping, Sequence
+from math import floor
 from random import Random
 
 from leadline_controller.cluster.state import ClusterState
@@ -78,10 +79,10 @@ class States:
         )
         self.telemetry = TelemetryState(TimesToLive(**began.ttl), is_passive=began.is_passive)
         self._estimate_every_s = estimate_every_s
-        self._look_s = self._estimate_s = at_s
+        self._look_s = LOOK_EVERY_S * (floor(at_s / LOOK_EVERY_S) + 1)
+        self._estimate_s = at_s
         self._estimates = {} if estimates is None else estimates
-        self._reported: set[str] = set()  # since the last look
-        self._is_pinged = False  # since the last estimate
+        self._is_new = self._is_pinged = False  # since the last look, and the last estimate
 
     def step(self, rule: Rule, seed: int) -> DecisionStep:
         """What decides by this rule."""
@@ -96,8 +97,8 @@ class States:
                 self._look_s += LOOK_EVERY_S
                 nodes = self.cluster.nodes() if self.cluster.listed else None
                 self.telemetry.set_members(None if nodes is None else nodes.keys(), at_s)
-                if self.cluster.recent.waits_for(self._reported, at_s):
-                    self._reported.clear()
+                if self._is_new:  # else there is nothing to see
+                    self._is_new = False
                     self.cluster.look(self.telemetry, at_s)
             if at_s == self._estimate_s:
                 self._estimate_s += self._estimate_every_s
@@ -111,6 +112,7 @@ class States:
         """Apply an entry at its time. Returns the events that may make an unschedulable pod
         schedulable."""
         self.advance(entry.at_s)
+        self._is_new |= isinstance(entry.what, Changed | Reported | Used)
         telemetry, event, before = self.telemetry, NO_EVENT, self.telemetry.bandwidth_changes
         match entry.what:
             case Changed(change):
@@ -118,7 +120,6 @@ class States:
             case Born(agent, stamp):
                 telemetry.birth(agent, stamp)
             case Reported(node, stamp, reading):
-                self._reported.add(node)
                 telemetry.report(node, stamp, reading)
             case Pinged(node, stamp, rounds):
                 self._is_pinged = True
