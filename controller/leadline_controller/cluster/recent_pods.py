@@ -172,13 +172,7 @@ class RecentPods:
             self._swept_s = now_s
         is_new = measured is not self.measured
         if is_new:
-            changed = np.flatnonzero((measured.measured_at_s != self._at_s).any(axis=1)).tolist()
-            if len(self._values[0]) == len(table):
-                self._earlier.update((at, self._values_of(at)) for at in changed)
-            self.measured = measured
-            self._values = [getattr(measured, name) for name in METRICS]
-            self._at_s = measured.measured_at_s
-            self._dirty.update(names[at] for at in changed)
+            self._take_in(measured)
         elif not (self._dirty or self._placed):
             return
         again = self._count_again(table, telemetry, now_s)
@@ -199,6 +193,15 @@ class RecentPods:
                         self._sums[column] = self._sums[column].copy()
                         self._sums[column][at] = total
         self.metrics = measured.with_values(self._sums)
+
+    def _take_in(self, measured: NodeMetrics) -> None:
+        changed = np.flatnonzero((measured.measured_at_s != self._at_s).any(axis=1)).tolist()
+        if len(self._values[0]) == len(self._names):
+            self._earlier.update((at, self._values_of(at)) for at in changed)
+        self.measured = measured
+        self._values = [getattr(measured, name) for name in METRICS]
+        self._at_s = measured.measured_at_s
+        self._dirty.update(self._names[at] for at in changed)
 
     def _count_again(self, table: NodeTable, telemetry: TelemetryState, now_s: float) -> list[int]:
         """Count what has changed. Returns the indexes of its nodes."""

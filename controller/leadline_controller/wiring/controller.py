@@ -131,8 +131,8 @@ class Controller:
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
         self.heartbeats = heartbeats or Heartbeats(time.monotonic)
-        self.api_server = api_server
-        self.cluster_name, self.scheduler_name = settings.cluster, settings.scheduler_name
+        self.api_server, self.cluster_name = api_server, settings.cluster
+        self.scheduler_name, self.pulls = settings.scheduler_name, pulls
         self.advises = settings.extender is not None
         self.certificates: Sequence[CertificateFile] = list(_certificates(settings, login))
         self.unserved: dict[str, Unserved] = {}
@@ -242,7 +242,6 @@ class Controller:
 
         asks_usage = settings.metrics_api and settings.assumed_load
         self.usage = usage if asks_usage else None
-        self.pulls = pulls
         self.image_lookup: ImageLookup | None = None
         registries = None if pulls is None else _registries(settings)
         if pulls is not None and registries is not None:

@@ -1,4 +1,4 @@
-"""What boards would have measured and pulled if other pods had run on them: the model of a replay.
+"""What boards would have measured if other pods had run on them: the model of a replay.
 
 A report is taken as it was, less what the recorded pods of our scheduler used in its time, plus
 what the replayed ones do; see docs/replay.md. Times are s on the clock of the recording.
@@ -11,8 +11,6 @@ from math import inf, isnan
 from leadline_controller.framework.assumed_load import contained_share
 from leadline_controller.framework.view import METRICS
 from leadline_controller.telemetry.collectors import BoardReading
-
-from leadline_lab.replay.past import Past
 
 _REPORTED = METRICS[: METRICS.index("bandwidth_mbps")]
 _CPU, _MEMORY = METRICS.index("cpu_percent"), METRICS.index("memory_percent")
@@ -141,31 +139,6 @@ class BoardLoad:
                     if each:
                         more[column] += sign * each * stay.share_of(column, at_s, interval_s)
         return more if any(more) else []
-
-
-class Pulls:
-    """The kubelets' queues: each pulls one image after the other."""
-
-    def __init__(self, past: Past) -> None:
-        self._past = past
-        self._free_s: dict[str, float] = {}
-
-    def wait_s(self, node: str, missing_mb: float, now_s: float, *, has_all: bool) -> float:
-        """Until a pod has its images that needs so many MB which the node neither has nor has
-        queued; NaN if the speed is not known."""
-        if has_all:
-            return 0.0
-        begin_s = max(self._free_s.get(node, now_s), now_s)
-        if missing_mb == 0:
-            return begin_s - now_s  # all is in the queue already
-        speed = self._past.speed(node)
-        return float("nan") if speed is None else begin_s - now_s + speed.seconds(missing_mb)
-
-    def take(self, node: str, until_s: float) -> float:
-        """The queue is busy until then. Returns when it begins with this."""
-        before_s = self._free_s.get(node, -inf)
-        self._free_s[node] = max(before_s, until_s)
-        return before_s
 
 
 def left_mbps(free_mbps: float, capacity_mbps: float) -> float:

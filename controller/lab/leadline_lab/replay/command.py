@@ -175,7 +175,10 @@ def _check(files: Sequence[Path], output: Format) -> None:
                 "decisions": each.decisions,
                 "same": each.decisions - len(each.differences),
                 "differences": [
-                    {name: getattr(d, name) for name in ("pod", "at_s", "recorded", "replayed", "why")}
+                    {
+                        name: getattr(d, name)
+                        for name in ("pod", "at_s", "recorded", "replayed", "why")
+                    }
                     for d in each.differences
                 ],
             }

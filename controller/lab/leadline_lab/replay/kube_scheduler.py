@@ -29,9 +29,7 @@ def defaults_of(pod: Pod) -> dict[str, int]:
     """What kube-scheduler adds to the requests of a pod that states none, as it does for each of
     its containers. Of a pod that states some, nobody here knows which container does not."""
     count = max(len(pod.images), 1)
-    return {
-        name: count * each for name, each in _DEFAULTS.items() if not pod.requests.get(name, 0)
-    }
+    return {name: count * each for name, each in _DEFAULTS.items() if not pod.requests.get(name, 0)}
 
 
 class Unstated:

@@ -1,7 +1,7 @@
 """What a recording tells of each pod that its controller placed, and of the boards: when pods came,
 how long they took to start and lived, how fast images were pulled. In hindsight, for all runs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, nan
 from statistics import median
@@ -9,8 +9,8 @@ from statistics import median
 from leadline_controller.cluster.pull_times import PullSpeed
 from leadline_controller.framework.assumed_load import Expectations
 from leadline_controller.framework.image_layers import full_name
-from leadline_controller.framework.model import CPU, MEMORY, Node, Pod
-from leadline_controller.framework.ports import NodeChanged, PodChanged, PodDeleted, Relisted
+from leadline_controller.framework.model import CPU, MEMORY, Node
+from leadline_controller.framework.ports import NodeChanged, Relisted
 from leadline_controller.history.recorded import (
     Began,
     Born,
@@ -19,7 +19,6 @@ from leadline_controller.history.recorded import (
     Entry,
     Missed,
     Pinged,
-    Pulled,
     Recorded,
     Reported,
     Tested,
@@ -27,45 +26,8 @@ from leadline_controller.history.recorded import (
 from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.sequence import Stamp
 
+from leadline_lab.replay.lives import Life, lives_of, workload_name
 from leadline_lab.replay.states import ESTIMATE_EVERY_S, States, began_of
-
-_APP_LABELS = ("app.kubernetes.io/name", "app", "k8s-app")
-
-
-@dataclass(slots=True)
-class Life:
-    """A pod as it was recorded, pending first. Times are those of the entries, s; None is never."""
-
-    pod: Pod
-    created_s: float
-    node: str | None = None
-    decided_s: float | None = None  # when it was placed, and bound_s: when the watch showed that
-    bound_s: float | None = None
-    pulled_s: float | None = None  # when the last of its images was there, if any was pulled
-    ready_s: float | None = None
-    shown: Pod | None = None  # as it was when it was ready, else as it was bound
-    ended_s: float | None = None
-
-    @property
-    def pull_s(self) -> float | None:
-        """From its placement until its images were there; None if that is not known."""
-        if self.decided_s is None or self.ready_s is None:
-            return None
-        return 0.0 if self.pulled_s is None else max(self.pulled_s - self.decided_s, 0.0)
-
-    @property
-    def start_s(self) -> float | None:
-        """From there until it was ready; None if that is not known."""
-        if self.decided_s is None or self.ready_s is None:
-            return None
-        return max(self.ready_s - (self.pulled_s or self.decided_s), 0.0)
-
-    @property
-    def life_s(self) -> float | None:
-        """From ready, or from its binding if it never was, to its end; None if it outlived that or
-        was never bound."""
-        since_s = self.bound_s if self.ready_s is None else self.ready_s
-        return None if self.ended_s is None or since_s is None else self.ended_s - since_s
 
 
 @dataclass
@@ -92,13 +54,11 @@ class Past:
     _pulls: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, recorded: Iterable[Entry], estimate_every_s: float = ESTIMATE_EVERY_S
-    ) -> "Past":
+    def of(cls, recorded: Iterable[Entry], estimate_every_s: float = ESTIMATE_EVERY_S) -> "Past":
         """Read a recording. estimate_every_s: see States. Raises ReplayError."""
         entries = list(on_one_clock(recorded))
         began = began_of(entries)
-        lives, models, nodes = _lives(entries, began), dict[str, str](), dict[str, Node]()
+        lives, models, nodes = lives_of(entries, began), dict[str, str](), dict[str, Node]()
         digests: dict[str, str] = {}
         estimates: dict[float, RttEstimates | None] = {}
         states = States(began, entries[0].at_s, estimate_every_s, estimates)
@@ -186,18 +146,6 @@ class Past:
         self._pulls = {key: median(times) for key, times in pulls.items()}
 
 
-def workload_name(pod: Pod) -> str:
-    """namespace/name of the pod's Deployment or other owner, else of the application that its
-    labels name, else its own."""
-    owner, name = pod.owner, pod.name
-    if owner is not None:
-        suffix = f"-{pod.labels.get('pod-template-hash', '')}"
-        name = owner.name.removesuffix(suffix) if len(suffix) > 1 else owner.name
-    else:
-        name = next((pod.labels[key] for key in _APP_LABELS if key in pod.labels), name)
-    return f"{pod.namespace}/{name}"
-
-
 def on_one_clock(recorded: Iterable[Entry]) -> Iterator[Entry]:
     """The entries with the times of the first controller's clock: a later one may have another, as
     after a boot of its machine. Where the wall clock was not set, no time passes between them."""
@@ -227,54 +175,6 @@ def _shifted(what: Recorded, by_s: float) -> Recorded:
             return Tested(replace(test, at_s=test.at_s + by_s))
         case _:
             return what
-
-
-def _lives(entries: Sequence[Entry], began: Began) -> dict[str, Life]:
-    """The pods of the recorded scheduler that came pending, by uid."""
-    lives: dict[str, Life] = {}
-
-    def see(pod: Pod, at_s: float) -> None:
-        life = lives.get(pod.uid)
-        if life is None:
-            is_ours = pod.scheduler_name == began.scheduler_name and pod.node_name is None
-            if not is_ours or pod.finished:
-                return
-            life = lives[pod.uid] = Life(pod, at_s)
-        if pod.node_name is not None and life.bound_s is None:
-            life.bound_s, life.node, life.shown = at_s, pod.node_name, pod
-            if life.decided_s is None:
-                life.decided_s = at_s  # another controller, or before it was recorded
-        if life.bound_s is None:
-            life.pod = pod
-        elif (pod.ready or pod.runs_s is not None) and life.ready_s is None:
-            life.ready_s, life.shown = at_s, pod
-        if pod.finished and life.ended_s is None:
-            life.ended_s = at_s
-
-    def gone(uid: str, at_s: float) -> None:
-        if (life := lives.get(uid)) is not None and life.ended_s is None:
-            life.ended_s = at_s
-
-    for at_s, what in entries:
-        match what:
-            case Changed(Relisted(_, pods)):
-                for pod in pods:
-                    see(pod, at_s)
-                listed = {pod.uid for pod in pods}
-                for uid in lives:
-                    if uid not in listed:
-                        gone(uid, at_s)
-            case Changed(PodChanged(pod)):
-                see(pod, at_s)
-            case Changed(PodDeleted(pod)):
-                gone(pod.uid, at_s)
-            case Pulled(pull) if pull.took_s is not None and pull.pod_uid in lives:
-                lives[pull.pod_uid].pulled_s = at_s
-            case Decided(uid, _, node) if node is not None and uid in lives:
-                lives[uid].decided_s = at_s
-            case _:
-                pass
-    return lives
 
 
 def _digest(what: Recorded) -> Iterator[tuple[str, str]]:

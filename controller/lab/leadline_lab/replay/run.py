@@ -2,16 +2,15 @@
 queue; what boards, kubelets and links would have done is the model of docs/replay.md."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from math import floor, inf, isinf, isnan, nan
+from math import floor, inf, isinf, isnan
 
 import numpy as np
 from leadline_controller.framework.assumed_load import BoardSize
-from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Decision, Rule, feasible_nodes
 from leadline_controller.framework.image_layers import full_name, listed_images
 from leadline_controller.framework.model import Node, Pod
@@ -36,10 +35,13 @@ from leadline_controller.history.recorded import (
 )
 from leadline_controller.scheduling.queue import SchedulingQueue
 
-from leadline_lab.replay.boards import BoardLoad, Pulls, Stay, left_mbps
+from leadline_lab.replay.boards import BoardLoad, Stay, left_mbps
+from leadline_lab.replay.caveats import caveats
 from leadline_lab.replay.kube_scheduler import KubeScheduler, Unstated
+from leadline_lab.replay.lives import Life, workload_name
 from leadline_lab.replay.outcomes import Outcome, PodOutcome
-from leadline_lab.replay.past import Life, Past, workload_name
+from leadline_lab.replay.past import Past
+from leadline_lab.replay.pulls import Pulls, Waits
 from leadline_lab.replay.states import States, recorded_strategy
 
 ZONE = "topology.kubernetes.io/zone"
@@ -72,38 +74,6 @@ def _shown_after_s(life: Life) -> float:
     return max(life.bound_s - life.decided_s, 0.0)
 
 
-class _Waits:
-    """How long a pod would wait for its images on each node of a view."""
-
-    def __init__(
-        self, past: Past, pulls: Pulls, view: ClusterView, life: Life, now_s: float
-    ) -> None:
-        self._past, self._pulls, self._view = past, pulls, view
-        self._life, self._now_s = life, now_s
-        self.knows_images = view.images.knows(view.table, life.pod)
-        if self.knows_images:
-            self._missing_mb = view.images.missing_mb(view.table, life.pod)
-            self._has_all = view.images.has_all(view.table, life.pod)
-
-    def on(self, at: int) -> float:
-        """On the node with this index, s; NaN if unknown."""
-        node, found = self._view.table.names[at], nan
-        if self.knows_images:
-            missing_mb, has_all = float(self._missing_mb[at]), bool(self._has_all[at])
-            found = self._pulls.wait_s(node, missing_mb, self._now_s, has_all=has_all)
-        return self._past.pull_s(self._life, node) if isnan(found) else found
-
-    def pulled(self, at: int) -> dict[str, float]:
-        """What the node has to pull: each image with its MB."""
-        if not self.knows_images or self._missing_mb[at] == 0:
-            return {}
-        pod, table, found = self._life.pod, self._view.table, dict[str, float]()
-        for image in dict.fromkeys((*pod.init_images, *pod.images)):
-            alone = replace(pod, images=(image,), init_images=())
-            found[image] = float(self._view.images.missing_mb(table, alone)[at])
-        return {image: mb for image, mb in found.items() if mb > 0}
-
-
 class Run:
     """One run of a past under a rule. name, options: what the outcome calls it."""
 
@@ -111,9 +81,7 @@ class Run:
         self, past: Past, rule: Rule, seed: int, name: str, options: Mapping[str, str]
     ) -> None:
         self._past, self._seed, self._name, self._options = past, seed, name, options
-        self._states = States(
-            past.began, past.first_s, past.estimate_every_s, past.estimates
-        )
+        self._states = States(past.began, past.first_s, past.estimate_every_s, past.estimates)
         self._step = self._states.step(rule, seed)
         self._queue = SchedulingQueue()
         self._placed: dict[str, _Placed] = {}
@@ -208,18 +176,8 @@ class Run:
 
     def _change(self, change: ClusterChange) -> None:
         match change:
-            case Relisted(nodes, pods, objects):
-                lives = self._past.lives
-                ours = {pod.uid for pod in pods if pod.uid in lives}
-                for pod in pods:
-                    if pod.uid in lives:
-                        self._show(pod, is_listing=True)
-                for uid in [uid for uid in self._placed if uid not in ours]:
-                    self._gone(uid)
-                others = [pod for pod in pods if pod.uid not in lives]
-                alive = [e.pod for e in self._placed.values() if e.ended_s is None]
-                as_here = tuple(self._node(node) for node in nodes)
-                self._tell(Relisted(as_here, (*others, *alive), objects))
+            case Relisted():
+                self._relist(change)
             case NodeChanged(node):
                 self._tell(NodeChanged(self._node(node)))
             case NodeDeleted(name):
@@ -233,6 +191,18 @@ class Run:
                 self._gone(pod.uid)
             case _:
                 self._tell(change)
+
+    def _relist(self, listed: Relisted) -> None:
+        lives = self._past.lives
+        ours = [pod for pod in listed.pods if pod.uid in lives]
+        for pod in ours:
+            self._show(pod, is_listing=True)
+        for uid in self._placed.keys() - {pod.uid for pod in ours}:
+            self._gone(uid)
+        others = [pod for pod in listed.pods if pod.uid not in lives]
+        alive = [each.pod for each in self._placed.values() if each.ended_s is None]
+        nodes = tuple(self._node(node) for node in listed.nodes)
+        self._tell(Relisted(nodes, (*others, *alive), listed.objects))
 
     # Pods of ours, as recorded.
 
@@ -288,7 +258,7 @@ class Run:
     def _bind(self, placed: _Placed, decision: Decision, view: ClusterView) -> None:
         node, pod, life, now_s = decision.node, placed.pod, placed.life, self._now_s
         assert node is not None  # noqa: S101  # for the types
-        at, waits = view.table.index[node], _Waits(self._past, self._pulls, view, life, now_s)
+        at, waits = view.table.index[node], Waits(self._past, self._pulls, view, life, now_s)
         self._judge(placed, at, decision, view, waits)
         placed.node, placed.bound_s = node, now_s
         wait_s, start_s = waits.on(at), self._past.start_s(life, node)
@@ -336,9 +306,7 @@ class Run:
         node, name = placed.node, full_name(image)
         if node is None:
             return
-        self._apply(
-            Entry(self._now_s, Pulled(ImagePull(node, placed.pod.uid, name, took_s, mb)))
-        )
+        self._apply(Entry(self._now_s, Pulled(ImagePull(node, placed.pod.uid, name, took_s, mb))))
         if took_s is not None:
             self._pulled.setdefault(node, {})[name] = mb
             if (shown := self._shown.get(node)) is not None:
@@ -394,7 +362,7 @@ class Run:
     # What is measured of them.
 
     def _judge(
-        self, placed: _Placed, chosen: int, decision: Decision, view: ClusterView, waits: "_Waits"
+        self, placed: _Placed, chosen: int, decision: Decision, view: ClusterView, waits: Waits
     ) -> None:
         """What the pod could have had on each node that it fits, and what it will have."""
         nodes, pod, past = feasible_nodes(view, decision.basis()[1]), placed.pod, self._past
@@ -505,38 +473,10 @@ class Run:
             zones={node.name: node.labels.get(ZONE, "") for node in nodes},
             tiers={node.name: "cloud" if node.tier == "cloud" else "edge" for node in nodes},
             options=self._options,
-            caveats=tuple(self._caveats()),
+            caveats=tuple(
+                caveats(past, self._step.rule.strategy, self._unknown, self._loads.values())
+            ),
             cluster=past.began.cluster,
             began_unix_s=past.began.unix_s,
             is_recorded=is_recorded,
         )
-
-    def _caveats(self) -> Iterator[str]:
-        past, unknown = self._past, self._unknown
-        pods = [each.life.pod for each in self._placed.values()]
-        yield (
-            "Demand is as it was recorded: a service that would have answered sooner or later from "
-            "another board may have had more or fewer replicas."
-        )
-        if isinstance(self._step.rule.strategy, BatchStrategy):
-            yield "A strategy that plans batches of pods is replayed pod by pod."
-        if any(pod.claims for pod in pods):
-            yield "Volumes are bound where they were, so pods with claims are bound to them."
-        if any(pod.priority for pod in pods):
-            yield "No pod is preempted for another of higher priority, as may have been in reality."
-        if past.restarts:
-            yield f"The recorded controller began again {past.restarts} times, the replayed one never."
-        if past.missed:
-            yield f"{past.missed} entries of the recording are missing."
-        if any(load.is_saturated for load in self._loads.values()):
-            yield "Boards had all of their CPU in use, so contention was at least as bad as it says."
-        for what, sentence in _UNKNOWN.items():
-            if unknown[what]:
-                yield sentence.format(unknown[what])
-
-
-_UNKNOWN = {
-    "images": "Of {} placements the images' layers are not known, so they wait as it was recorded.",
-    "speed": "At {} placements no pull had shown how fast boards pull: they wait as recorded.",
-    "start": "At {} placements nothing tells how long the pod starts, so it is ready at once.",
-}

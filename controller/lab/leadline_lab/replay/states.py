@@ -28,6 +28,7 @@ from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
 from leadline_lab.replay.kube_scheduler import KubeScheduler
 
 # As the controller's loops have it.
