@@ -95,9 +95,14 @@ class Comparison:
         return self.blocks >= MIN_BLOCKS
 
 
-def label(outcome: Outcome) -> str:
-    """The strategy with the options that were given."""
-    options = ", ".join(f"{name}={value}" for name, value in sorted(outcome.options.items()))
+def label(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+    """The strategy, with the options by which it differs from others of these runs."""
+    same = [each.options for each in outcomes if each.strategy == outcome.strategy]
+    options = ", ".join(
+        f"{name}={value}"
+        for name, value in sorted(outcome.options.items())
+        if any(other.get(name) != value for other in same)
+    )
     return f"{outcome.strategy} ({options})" if options else outcome.strategy
 
 
@@ -108,7 +113,7 @@ def compare(
     outcomes always give the same numbers. Raises ComparisonError."""
     runs: dict[str, list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda each: not each.is_recorded):
-        runs.setdefault(label(outcome), []).append(outcome)
+        runs.setdefault(label(outcome, outcomes), []).append(outcome)
     if not runs:
         raise ComparisonError("there is no run to compare")
     lengths_s = _lengths_s(runs)

@@ -155,8 +155,9 @@ def ready_curves(comparison: Comparison, outcomes: Sequence[Outcome]) -> Picture
     pods = dict.fromkeys(comparison.strategies, 0)
     times: dict[str, list[float]] = {strategy: [] for strategy in comparison.strategies}
     for outcome in outcomes:
-        pods[label(outcome)] += len(outcome.pods)
-        times[label(outcome)] += READY.values(outcome).value.tolist()
+        strategy = label(outcome, outcomes)
+        pods[strategy] += len(outcome.pods)
+        times[strategy] += READY.values(outcome).value.tolist()
     if not any(times.values()):
         return None
     # The slowest pods would press all others against the left edge.
@@ -192,7 +193,7 @@ def boards(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[tupl
     """Of each strategy the pods per board over time, in its first run."""
     first: dict[str, list[Outcome]] = {strategy: [] for strategy in comparison.strategies}
     for outcome in outcomes:
-        first[label(outcome)].append(outcome)
+        first[label(outcome, outcomes)].append(outcome)
     counts = {strategy: _counts(of[0]) for strategy, of in first.items()}
     most = max(float(each.max(initial=0)) for each in counts.values())
     for number, (strategy, count) in enumerate(counts.items()):

@@ -176,4 +176,5 @@ def caveats(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str
         )
     if titles := unknown(comparison):
         yield f"Nothing is known of {_listed([_lower(title) for title in titles])}."
-    yield from dict.fromkeys(text for outcome in outcomes for text in outcome.caveats)
+    for text in dict.fromkeys(text for outcome in outcomes for text in outcome.caveats):
+        yield f"{text[:1].upper()}{text[1:].rstrip('.')}."
