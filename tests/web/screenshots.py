@@ -1,4 +1,5 @@
-"""`make screenshots`: the pictures of docs/map, of made-up clusters, so that they are repeatable.
+"""`make screenshots`: the pictures of docs/map and docs/comparing.md, of made-up clusters, so that
+they are repeatable.
 
 Run it after a change of the page and look at each picture. They are palette PNGs, to be small.
 """
@@ -6,9 +7,12 @@ Run it after a change of the page and look at each picture. They are palette PNG
 import io
 from pathlib import Path
 
+from leadline_lab.replay.comparison import compare
+from leadline_lab.replay.page import page as comparison_page
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
+from tests.lab.replay.synthetic import DACS, KUBE_DEFAULT, NETSCHED, outcomes
 from tests.web.browser import PHONE, chromium, page_of, ready
 from tests.web.canned import Canned, Cluster, served
 
@@ -16,6 +20,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "map"
 BOARD, DECISION = "#/boards/cellar-5", "#/decisions/default%2Fweb-2"
 COLOURS = 160
 WINDOW = (1120, 800)
+COMPARISON = (1120, 1200)
 # picture: (boards, view, window, dark)
 PICTURES = {
     "map-4": (4, "", WINDOW, False),
@@ -41,6 +46,11 @@ def main() -> None:
                 for name, (size, view, window, dark) in PICTURES.items():
                     if size == boards:
                         _draw(browser, server, name, view, window, dark)
+        given = outcomes([KUBE_DEFAULT, NETSCHED, DACS], pods=2000)
+        with page_of(browser, COMPARISON) as (page, errors):
+            page.set_content(comparison_page(compare(given), given))
+            assert not errors, errors
+            _save(page, FOLDER.parent / "comparing.png")
 
 
 def _draw(
@@ -55,12 +65,15 @@ def _draw(
             ready(page)
         wait_drawn(page)
         assert not errors, errors
-        file = FOLDER / f"{name}.png"
-        picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        # Rare colours count as well: one board may be red.
-        kept = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        kept.save(file, optimize=True)
-        print(f"{file.name}: {file.stat().st_size // 1024} kB")
+        _save(page, FOLDER / f"{name}.png")
+
+
+def _save(page: Page, file: Path) -> None:
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    # Rare colours count as well: one board may be red.
+    kept = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    kept.save(file, optimize=True)
+    print(f"{file.name}: {file.stat().st_size // 1024} kB")
 
 
 def wait_drawn(page: Page) -> None:

@@ -21,6 +21,12 @@ class PodOutcome:
     # Mean share of the CPU that it wanted and its board did not have, 0 to 1.
     contention: float | None = None
     moves: int = 0
+    # Each move after the first placement: when it was there, and the node.
+    moved: tuple[tuple[float, str], ...] = ()
+    # In hindsight, the least over the nodes that passed the filters when it was placed, each for
+    # this pod alone: seconds from creation to ready, and the round trip to its user.
+    best_ready_s: float | None = None
+    best_rtt_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +43,8 @@ class Outcome:
     options: Mapping[str, str] = field(default_factory=dict)
     # What the replay could not know and assumed, in sentences.
     caveats: tuple[str, ...] = ()
+    # Which recorded hours: a name that all runs of them share, as the file's, and its cluster's.
+    window: str = ""
+    cluster: str = ""
+    began_unix_s: float | None = None  # None if the clock was not set
+    is_recorded: bool = False  # this strategy, with these options, decided at that time
