@@ -198,12 +198,14 @@ async def follow_pulls(
     images: ImageState,
     telemetry: TelemetryState,
     clock: Clock,
+    tell: Callable[[ImagePull], None] = lambda _: None,
 ) -> None:
-    """What a board just pulled, its link can do, too."""
+    """What a board just pulled, its link can do, too. tell: is told of each pull."""
     errors = ErrorLog(log)
     async with aclosing(pulls) as reported:
         async for pull in reported:
             try:
+                tell(pull)
                 mbps = images.observe(pull)
                 if mbps is not None:
                     telemetry.pulled(pull.node, mbps, clock.now_s())
@@ -238,21 +240,28 @@ async def follow_usage(
         await clock.sleep(min(_USAGE_EVERY_S * 2 ** min(failures, 4), _USAGE_RAREST_S))
 
 
-async def follow_profiles(state: ClusterState, path: Path | None, clock: Clock) -> None:
+async def follow_profiles(
+    state: ClusterState,
+    path: Path | None,
+    clock: Clock,
+    tell: Callable[[], None] = lambda: None,
+) -> None:
     """Use the file of profiles, and use it again when it changes, until cancelled. A file that
-    can't be used leaves those before it in force."""
+    can't be used leaves those before it in force. tell: is called when the pods have others."""
     last, errors = None, ErrorLog(log, logging.WARNING)
     while path is not None:
         try:
             stat = await asyncio.to_thread(path.stat)
             if last != (last := (stat.st_mtime_ns, stat.st_size, stat.st_ino)):
                 state.use_profiles(ServiceProfiles(await asyncio.to_thread(read_profiles, path)))
+                tell()
                 log.info("%s: profiles of services read", path)
             errors.succeeded()
         except FileNotFoundError:
             if last is not None:
                 last = None
                 state.use_profiles(ServiceProfiles())
+                tell()
         except (FieldError, OSError) as error:
             errors.failed(str(error), "%s: %s; the profiles before it stay in force", path)
         await clock.sleep(_PROFILES_EVERY_S)

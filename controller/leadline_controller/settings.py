@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from leadline_controller.cluster.service_profiles import read_profiles
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
+from leadline_controller.history.recording_ring import RecordingSettings
 from leadline_controller.history.store import HistorySettings
 from leadline_controller.homeassistant.messages import PublishSettings
 from leadline_controller.kube.signing import IssuingSettings
@@ -227,6 +228,7 @@ class Settings:
     # In memory, unless `load` made the settings.
     decisions: HistorySettings = section(HistorySettings)
     images: LookupSettings = section(LookupSettings)
+    recording: RecordingSettings = section(RecordingSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,12 +458,13 @@ def _checked(settings: Settings, root: Fields, environ: Mapping[str, str]) -> Se
         settings = replace(settings, broker_port=8883)
     # systemd may list several folders, separated by colons; the first is the unit's own.
     state = environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
+    decisions = settings.decisions.path or Path(state, "decisions.db")
+    folder = settings.recording.folder or decisions.with_name("recordings")
     return replace(
         settings,
         profiles=_profiles(settings),
-        decisions=replace(
-            settings.decisions, path=settings.decisions.path or Path(state, "decisions.db")
-        ),
+        decisions=replace(settings.decisions, path=decisions),
+        recording=replace(settings.recording, folder=folder),
         images=replace(settings.images, path=Path(state, "images.jsonl")),
     )
 

@@ -23,6 +23,7 @@ PARTS = (
     "belief",
     "sounding",
     "regret",
+    "replay",
     "day",
     "ping",
     "page",

@@ -36,13 +36,18 @@ OPTIONAL: Mapping[str, tuple[str, str]] = {
         "Run real agents on this machine, on links that differ.",
         "the lab is a package of its own: install it with pip install 'leadline-controller[demo]'",
     ),
+    "replay": (
+        "Run recorded hours again under other strategies, and compare.",
+        "replays are a part of the lab, a package of its own: "
+        "install it with pip install 'leadline-controller[demo]'",
+    ),
 }
 # The commands in the help; those of other packages come last.
 _SECTIONS: Mapping[str, str] = {
     "What is measured": "nodes node matrix watch budget images profile",
     "Where pods go, and why": "placements explain reschedule pause resume",
     "Whether all is well": "status doctor version",
-    "Trying strategies": "strategies score experiment lab",
+    "Trying strategies": "strategies score recording replay experiment lab",
     "Setting up": "kube completion",
 }
 # Options that may stand before the command, too: all of them take a value.

@@ -128,6 +128,8 @@ def _parts(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[tuple[str, s
     else:
         yield "last decision", "none"
     yield "database", _database(status.database)
+    if status.HasField("recording"):
+        yield "recording", _recording(status.recording)
     if status.HasField("rescheduling"):
         yield "rescheduling", _rescheduling(status.rescheduling)
     if status.HasField("notifications"):
@@ -212,6 +214,11 @@ def _database(database: pb.DatabaseCondition) -> str:
     free = optional(database, "free_bytes")
     said = f"{database.path}, {human.size(database.size_bytes)}, {human.size(free)} free"
     return f"{said}; {database.error}" if database.error else said
+
+
+def _recording(recording: pb.RecordingCondition) -> str:
+    said = f"{recording.folder}, {human.size(recording.size_bytes)}"
+    return f"{said}; off: {recording.error}" if recording.error else said
 
 
 def _rescheduling(moves: pb.MovesCondition) -> str:

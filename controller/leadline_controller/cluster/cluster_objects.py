@@ -4,7 +4,8 @@ The watch shows a volume's reservation only later, so the plan is assumed at onc
 next pod could be promised the same volume. What the API server shows overrides an assumption.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from leadline_controller.framework.assigned_pods import Namespaces
 from leadline_controller.framework.cluster_objects import (
@@ -74,6 +75,10 @@ class ObjectState:
         """The namespace of this name as last seen."""
         found = self._objects.get((NamespaceLabels, name))
         return found if isinstance(found, NamespaceLabels) else None
+
+    def all(self) -> Iterator[ClusterObject]:
+        """All objects as last seen."""
+        return chain(self._objects.values(), self.pod_selectors)
 
     def budgets(self) -> list[DisruptionBudget] | None:
         """The disruption budgets; None if Leadline may not read them."""

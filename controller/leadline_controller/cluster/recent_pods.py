@@ -10,7 +10,7 @@ last arrivals gives one value, and their median counts.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from operator import add, sub
@@ -143,6 +143,12 @@ class RecentPods:
         cores and the bytes of memory that one of its running pods uses."""
         self.expected = replace(self.expected, usage=usage)
         self._dirty.update(self._pods)
+
+    def waits_for(self, nodes: Collection[str], now_s: float) -> bool:
+        """Whether a look would find anything, if only these nodes have reported since the last."""
+        if self._placed or self._dirty or not self._pods.keys().isdisjoint(nodes):
+            return True
+        return bool(self._pods) and now_s - self._swept_s >= _SWEEP_S
 
     def look(
         self, table: NodeTable, telemetry: TelemetryState, now_s: float, requested_mbps: Floats

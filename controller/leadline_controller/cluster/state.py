@@ -59,7 +59,7 @@ class ClusterState:
 
     assumes_load: whether strategies see more than was measured, namely with what the recent pods
     are expected to use. unix_offset_s: from the clock of the decisions to the wall clock, None
-    while that is not set.
+    while that is not set. now_s: the clock of the decisions, which dates pulls.
     """
 
     def __init__(
@@ -67,9 +67,10 @@ class ClusterState:
         *,
         assumes_load: bool = True,
         unix_offset_s: Callable[[], float | None] = lambda: time.time() - time.monotonic(),
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.listed = False
-        self.images = ImageState()
+        self.images = ImageState(now_s)
         self.recent = RecentPods(unix_offset_s)
         self._assumes_load = assumes_load
         self._nodes: dict[str, Node] = {}
@@ -142,6 +143,11 @@ class ClusterState:
     def namespace(self, name: str) -> NamespaceLabels | None:
         """The namespace of this name, as last seen."""
         return self._objects.namespace(name)
+
+    def shown(self) -> Relisted:
+        """The whole cluster as last seen."""
+        objects = tuple(self._objects.all())
+        return Relisted(tuple(self._nodes.values()), tuple(self._pods.values()), objects)
 
     def budgets(self) -> list[DisruptionBudget] | None:
         """The disruption budgets as last seen; None if Leadline may not read them."""

@@ -3,7 +3,7 @@ is namespace/name, that of any other object its name.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -256,6 +256,13 @@ class PodSelectors:
         del services[name]
         if not services:
             del self._services[place]
+
+    def __iter__(self) -> Iterator[PodSelector]:
+        """All of them."""
+        for (namespace, name), place in self._filed.items():
+            yield PodSelector("Service", namespace, name, self._services[place][name])
+        for (kind, namespace, name), selector in self._owners.items():
+            yield PodSelector(kind, namespace, name, selector)
 
     def of(self, pod: Pod) -> Selector:
         """The selector of the pod's peers: the requirements of its owner, and of all Services that

@@ -151,6 +151,11 @@ class Rule:
             every = {**self.filters, **self.strategy.filters()}
             object.__setattr__(self, "filters", every)
 
+    def draw_for(self, pod: Pod, seed: int) -> None:
+        """Let chance decide on this pod by the seed and its uid alone, however much was drawn for
+        others before."""
+        self.random.seed(f"{seed} {pod.uid}")
+
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The strategy's scores of the nodes with these indexes, with the finalists that the pod's
         preferences leave."""

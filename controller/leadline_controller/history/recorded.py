@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from leadline_controller.framework.model import Layer
 from leadline_controller.framework.ports import ClusterChange, ImagePull
+from leadline_controller.framework.services import Service
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
@@ -34,11 +35,15 @@ class Began:
     scheduler_name: str = "leadline"
     # Times to live of measurements, seconds, by the names of TimesToLive.
     ttl: Mapping[str, float] = field(default_factory=dict)
+    is_passive: bool = False  # no bandwidth tests are made, as TelemetryState has it
+    preemption: bool = True
+    batch_window_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The watch shows a change of the cluster; the first one is a Relisted."""
+    """The watch shows a change of the cluster; the first one is a Relisted. Pods have the profiles
+    of their services."""
 
     change: ClusterChange
 
@@ -93,6 +98,14 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """What the metrics API says of running pods: workload -> cores and bytes of memory that one of
+    its pods uses. It replaces what was said before."""
+
+    usage: Mapping[Service, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """The controller decided on a pod. node: None if it fits nowhere."""
 
@@ -101,7 +114,17 @@ class Decided:
     node: str | None
 
 
-Recorded = Began | Changed | Born | Reported | Pinged | Tested | Pulled | Learnt | Decided
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """So many entries before this one are missing, as the processor or the disk was too slow, or a
+    part of the file is damaged. A controller that missed some shows the whole cluster next."""
+
+    count: int
+
+
+Recorded = (
+    Began | Changed | Born | Reported | Pinged | Tested | Pulled | Learnt | Used | Decided | Missed
+)
 
 
 class Entry(NamedTuple):

@@ -9,6 +9,7 @@ from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.ports import Clock, Leadership
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.recorder import Recorder
+from leadline_controller.history.recording import Recording
 from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.notify import Heartbeats
 from leadline_controller.probing.scheduler import ProbeScheduler
@@ -69,6 +70,8 @@ class Parts(Protocol):
     certificates: Sequence[CertificateFile]
     # None if nobody is notified.
     delivery: Delivery | None
+    # None if nothing is recorded.
+    recording: Recording | None
     # The servers that wait for their addresses, by section.
     unserved: dict[str, Unserved]
 

@@ -156,6 +156,14 @@ KINDS: Mapping[str, Kind] = {
         "see whether the receiver runs and takes the token; it is tried again by itself",
         ("journalctl -u leadline-controller -n 50",),
     ),
+    "recording-off": Kind(
+        "warning",
+        "make room on the disk, or let the controller write there; it is tried again by itself",
+        _DISK,
+    ),
+    "recording-gaps": Kind(
+        "note", "see whether the disk is slow; a replay is less exact there", _DISK
+    ),
     "certificate-expired": Kind(
         "error",
         "renew it; connections that use it fail",
@@ -426,6 +434,16 @@ def _database(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
         yield _problem("disk-nearly-full", where, what)
 
 
+def _recording(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
+    recording = status.recording
+    where = f"recording {recording.folder}"
+    if recording.error:
+        yield _problem("recording-off", where, f"nothing is recorded: {recording.error}")
+    elif recording.missed:
+        what = f"{recording.missed} entries since the start are not in it"
+        yield _problem("recording-gaps", where, what)
+
+
 def _rescheduling(status: pb.GetStatusResponse) -> Iterator[pb.Problem]:
     moves = status.rescheduling
     if moves.paused:
@@ -472,6 +490,7 @@ CHECKS: Mapping[str, Check] = {
     "probing": Check(_probing, lambda x: x.probing.allowed_share > 0),
     "pods": Check(_pods, _knows_pods),
     "database": Check(_database, lambda x: bool(x.database.path)),
+    "recording": Check(_recording, lambda x: x.HasField("recording")),
     "rescheduling": Check(_rescheduling, lambda x: x.HasField("rescheduling")),
     "certificates": Check(_certificates, lambda x: len(x.certificates) > 0),
     "notifications": Check(_notifications, lambda x: x.HasField("notifications")),

@@ -158,6 +158,17 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
             )
         )
 
+        if source.recording is not None:
+            recording = source.recording.status()
+            status.recording.CopyFrom(
+                pb.RecordingCondition(
+                    folder=str(recording.folder),
+                    size_bytes=recording.size_bytes,
+                    error=recording.problem,
+                    missed=recording.missed,
+                )
+            )
+
     def _fill_moves(self, status: pb.GetStatusResponse) -> None:
         rescheduler = self._source.rescheduler
         now_s, journal = rescheduler.now_unix_s(), rescheduler.journal

@@ -19,7 +19,8 @@ _RUN_GAP_S = 1.0
 class DecisionStep:
     """Filters and scores the nodes for one pod at a time, and records each decision in the log.
     warm_up_s: how long the first decision may wait for the metrics of every ready node, since a
-    controller that has just started knows none."""
+    controller that has just started knows none. seed: of the chance that breaks ties. With it, a
+    pod and a view give the same decision whenever it is made, so that it can be made again."""
 
     def __init__(
         self,
@@ -29,12 +30,14 @@ class DecisionStep:
         rule: Rule,
         clock: Clock,
         warm_up_s: float = 0.0,
+        seed: int = 0,
     ) -> None:
         self.state = state
         self.telemetry = telemetry
         self.decisions = decisions
         self.rule = rule
         self.clock = clock
+        self.seed = seed
         self._warm_up_s = warm_up_s
         self._options = values_of(rule.strategy)
         self._warm_by_s: float | None = None
@@ -81,6 +84,7 @@ class DecisionStep:
         any more, anywhere but where it came from; and back only if nothing else is left. A pod for
         which others were preempted goes where that was, if it fits there.
         """
+        self.rule.draw_for(pod, self.seed)
         kept = self.state.reservation_of(pod)
         nominated = self.state.nominated_node(pod.uid)
         if kept is None and nominated is None:
@@ -112,6 +116,7 @@ class DecisionStep:
         mask[nodes] = True
         only = FilterResult(mask, lambda _: "others take its victims more easily")
         results = filtered(view, pod, self.rule.filters)
+        self.rule.draw_for(pod, self.seed)
         found = decide(view, pod, self.rule, {**results, "Preemption": only})
         return int(nodes[0]) if found.node is None else view.table.index[found.node]
 
@@ -121,6 +126,7 @@ class DecisionStep:
         has_room = self.state.reservation_of(pod) or self.state.nominated_node(pod.uid)
         if at is None or has_room is not None:
             return self.decide(view, pod)
+        self.rule.draw_for(pod, self.seed)
         plan = BatchPlan({pod.key: at}, why={pod.key: why})
         return decide_as_planned(view, pod, plan, self.rule)
 

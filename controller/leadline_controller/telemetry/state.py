@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from threading import RLock
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import ref
 
 import numpy as np
@@ -23,7 +23,7 @@ from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.board_columns import LINK, USED, BoardColumns
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
-from leadline_controller.telemetry.coordinates import estimate
+from leadline_controller.telemetry.coordinates import RttEstimates, estimate
 from leadline_controller.telemetry.link_bandwidth import PULLS, NodeLink
 from leadline_controller.telemetry.link_status import LinkStatus, PairTable
 from leadline_controller.telemetry.links import LinkState
@@ -117,6 +117,26 @@ class _Record:
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
+class TelemetryObserver(Protocol):
+    """Is told what the state accepted, on the thread that told the state, which waits for it."""
+
+    def born(self, agent: Agent, stamp: Stamp) -> None:
+        """An agent's birth."""
+        ...
+
+    def reported(self, node: str, stamp: Stamp, reading: BoardReading) -> None:
+        """A report."""
+        ...
+
+    def pinged(self, node: str, stamp: Stamp, rounds: Mapping[str, PingRound]) -> None:
+        """A round of pings."""
+        ...
+
+    def tested(self, test: BandwidthTest) -> None:
+        """A bandwidth test on which both ends agree, of boards that are known."""
+        ...
+
+
 class TelemetryState:
     """All measurements by node, and counters of messages.
 
@@ -124,7 +144,7 @@ class TelemetryState:
     messages. accepted_kinds: these by the kind of their topic, with each status.
     bandwidth_changes: how often the bandwidth of a node, or whether that is a lower bound,
     changed. contradicting: the nodes whose ROUND_TRIPS or BANDWIDTHS contradict those of their
-    peers.
+    peers. observer: is told what is accepted.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -132,6 +152,8 @@ class TelemetryState:
 
     def __init__(self, ttl: TimesToLive, *, is_passive: bool = False) -> None:
         self.ttl = ttl
+        self.is_passive = is_passive
+        self.observer: TelemetryObserver | None = None
         self.refused: Counter[str] = Counter()
         self.accepted = 0
         self.accepted_kinds: Counter[str] = Counter()
@@ -220,6 +242,8 @@ class TelemetryState:
             # A retained birth does not show that the agent is online; its status does.
             online = record.agent.online if stamp.retained else True
             record.agent = replace(agent, online=online)
+            if self.observer is not None:
+                self.observer.born(agent, stamp)
             return True
 
     def status(self, node: str, boot_id: bytes, session: int, *, online: bool) -> None:
@@ -253,6 +277,8 @@ class TelemetryState:
             used_mbps, link_mbps = (reading.values.get(name) for name in (USED, LINK))
             if self._bandwidths.carry(node, used_mbps, link_mbps, stamp.measured_s):
                 self._refresh_bandwidth(node, stamp.measured_s)
+            if self.observer is not None:
+                self.observer.reported(node, stamp, reading)
             return True
 
     def pulled(self, node: str, mbps: float, at_s: float) -> None:
@@ -286,6 +312,8 @@ class TelemetryState:
                     self._links.set_broker_leg(node, round_.rtt_ms, stamp.measured_s)
             if self._links.refused > before:
                 self.refused[_TOO_MANY_PAIRS] += self._links.refused - before
+            if self.observer is not None:
+                self.observer.pinged(node, stamp, rounds)
             return True
 
     def bandwidth_report(self, node: str, stamp: Stamp) -> bool:
@@ -299,6 +327,8 @@ class TelemetryState:
             client, server = test.client, test.server
             if client not in self._records or server not in self._records:
                 return
+            if self.observer is not None:
+                self.observer.tested(test)
             rtt_ms = self._links.rtt_ms_of(client, server, test.at_s)
             test = replace(test, rtt_ms=None if rtt_ms == inf else rtt_ms)
             ends = (client, server)
@@ -430,16 +460,22 @@ class TelemetryState:
         record = self._records.get(node)
         return None if record is None else self._columns.value(record.slot, column, now_s)
 
-    def estimate_rtts(self, now_s: float) -> None:
+    def estimate_rtts(
+        self, now_s: float, known: RttEstimates | None = None
+    ) -> RttEstimates | None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
-        regularly on a thread of its own."""
+        regularly on a thread of its own. known: what was estimated from the same measurements
+        before. Returns the estimates, None if too little is measured."""
         self._judge(now_s)
-        with self._lock:
-            names, ends, rtt_ms, previous = self._links.measured(now_s)
-        if len(ends):
-            estimates = estimate(names, ends, rtt_ms, previous)
+        if known is None:
             with self._lock:
-                self._links.set_estimates(estimates)
+                names, ends, rtt_ms, previous = self._links.measured(now_s)
+            if not len(ends):
+                return None
+            known = estimate(names, ends, rtt_ms, previous)
+        with self._lock:
+            self._links.set_estimates(known)
+        return known
 
     def _judge(self, now_s: float) -> None:
         """Find the nodes whose round trips contradict those of their peers."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline_controller import loops
 from leadline_controller.clock import SystemClock
+from leadline_controller.cluster.node_images import Layers
 from leadline_controller.cluster.pod_usage import usage_by_workload
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.batch import BatchStrategy
@@ -41,7 +42,8 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.history import times
 from leadline_controller.history.log import DecisionLog
-from leadline_controller.history.record import Change
+from leadline_controller.history.record import Change, DecisionRecord
+from leadline_controller.history.recorded import Decided, Learnt, Pulled, Recorded, Used
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.times import Moment
 from leadline_controller.homeassistant.publisher import StatePublisher
@@ -76,6 +78,7 @@ from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.wiring.recording import recording
 from leadline_controller.wiring.rules import scheduling_rule
 
 if TYPE_CHECKING:
@@ -140,11 +143,18 @@ class Controller:
         self.state = ClusterState(
             assumes_load=settings.assumed_load,
             unix_offset_s=partial(_unix_offset_s, now, self.clock),
+            now_s=self.clock.now_s,
         )
         self.telemetry = TelemetryState(settings.ttl, is_passive=not has_tests)
         self.sampler = Sampler(self.telemetry, settings.anchors)
         self.history = Recorder(settings.decisions, now)
+        # Drawn without one, and recorded, so that recorded decisions can be made again.
+        self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
         self.decisions = DecisionLog(sink=self._decided, now=now)
+        self.recording = recording(
+            *(settings, self.rule, self.state, self.telemetry, self.clock, leadership, now),
+            self.seed,
+        )
         self.step = self.step_by(self.rule)
 
         queue, name = SchedulingQueue(), settings.scheduler_name
@@ -168,7 +178,9 @@ class Controller:
         )
         # Called with every change of the cluster, after the state has it.
         self.listeners: list[Callable[[ClusterChange], None]] = [
-            each.observe for each in (self.rescheduler, self.resized, self.replica_order)
+            each.observe
+            for each in (self.rescheduler, self.resized, self.replica_order, self.recording)
+            if each is not None
         ]
         self.scheduler: Scheduler | None = None
         if settings.standalone:
@@ -243,7 +255,7 @@ class Controller:
                 self._registry,
                 lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
                 self._architectures,
-                self.state.images.learn,
+                self._learn,
                 partial(_logins, pulls),
                 self.clock.now_s,
             )
@@ -252,7 +264,7 @@ class Controller:
         """What decides by a rule from the states of this controller."""
         warm_up_s = self.settings.warm_up_s
         parts = self.state, self.telemetry, self.decisions
-        return DecisionStep(*parts, rule, self.clock, warm_up_s)
+        return DecisionStep(*parts, rule, self.clock, warm_up_s, self.seed)
 
     def notify(self, change: ClusterChange) -> None:
         """The state has this change."""
@@ -276,7 +288,9 @@ class Controller:
             *([] if self.usage is None else [self.follow_usage(self.usage)]),
             *([self.notifications.run(Diagnosis(self).status)] if self.notifications else []),
             loops.warn_about_nodes(self.unfenced, self.state.nodes, self.leadership, self.clock),
-            loops.follow_profiles(self.state, self.settings.profiles, self.clock),
+            loops.follow_profiles(
+                self.state, self.settings.profiles, self.clock, self._profiles_changed
+            ),
             loops.learn_use(self.state, self.telemetry, self.clock),
         ]
 
@@ -322,7 +336,12 @@ class Controller:
         if self.pulls is None:
             return
         pulls = self.pulls.watch_pulls()
-        work = [loops.follow_pulls(pulls, self.state.images, self.telemetry, self.clock)]
+        work = [
+            loops.follow_pulls(
+                *(pulls, self.state.images, self.telemetry, self.clock),
+                lambda pull: self._record(Pulled(pull)),
+            )
+        ]
         async with AsyncExitStack() as stack:
             if self.image_lookup is not None:
                 await stack.enter_async_context(self._registry)
@@ -334,7 +353,9 @@ class Controller:
 
         def use(found: Sequence[PodUsage]) -> None:
             pods = (pod for pod, _ in self.state.pods())
-            self.state.recent.use_usage(usage_by_workload(found, pods))
+            usage = usage_by_workload(found, pods)
+            self._record(Used(usage))
+            self.state.recent.use_usage(usage)
 
         await loops.follow_usage(source, lambda: self.state.listed, use, self.clock)
 
@@ -342,10 +363,14 @@ class Controller:
     async def storing_decisions(self) -> AsyncIterator[None]:
         """Record decisions during the context, after loading those of earlier runs."""
         self.history.start()
+        if self.recording is not None:
+            self.recording.start()
         try:
             self.decisions.restore(await self.history.restored())
             yield
         finally:
+            if self.recording is not None:
+                await self.recording.stop()
             await self.history.stop()
 
     def _notifications(self) -> Notifications | None:
@@ -362,6 +387,18 @@ class Controller:
             self.rescheduler.now_unix_s,
         )
 
+    def _record(self, what: Recorded, at_s: float | None = None) -> None:
+        if self.recording is not None:
+            self.recording.put(what, at_s)
+
+    def _learn(self, image: str, digest: str, layers: Mapping[str, Layers]) -> set[str]:
+        self._record(Learnt(image, digest, layers))
+        return self.state.images.learn(image, digest, layers)
+
+    def _profiles_changed(self) -> None:
+        if self.recording is not None and self.state.listed:
+            self.recording.show_all()
+
     def _architectures(self) -> frozenset[str]:
         labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())
         return frozenset(label for label in labels if label)
@@ -369,6 +406,8 @@ class Controller:
     def _decided(self, change: Change) -> None:
         """A change of the log of decisions."""
         self.history.put(change)
+        if isinstance(change, DecisionRecord):
+            self._record(Decided(change.uid, change.pod, change.node), change.decided_s)
         if self.instruments is not None:
             self.instruments.count(change)
 

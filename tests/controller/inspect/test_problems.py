@@ -19,6 +19,7 @@ HEALTHY = """
   database { path: "/d/decisions.db" size_bytes: 1000 free_bytes: 10000000000 }
   rescheduling { mode: "off" }
   notifications { receiver: "ntfy at h" }
+  recording { folder: "/d/recordings" size_bytes: 1000 }
   certificates { setting: "broker.tls.cert_file" path: "/c.pem" left_s: 9000000 }
 """
 # Kind of problem -> what makes the healthy one have it.
@@ -54,6 +55,8 @@ FAULTS = {
     "disk-nearly-full": "database { free_bytes: 1000000 }",
     "rescheduling-paused": "rescheduling { paused: true }",
     "notification-lost": 'notifications { receiver: "ntfy at h" error: "no answer" age_s: 9 }',
+    "recording-off": 'recording { error: "No space left on device" }',
+    "recording-gaps": "recording { missed: 3 }",
     "certificate-expired": 'certificates { setting: "s" path: "/x.pem" left_s: -60 }',
     "certificate-ending": 'certificates { setting: "s" path: "/x.pem" left_s: 86400 }',
     "certificate-unreadable": 'certificates { setting: "s" path: "/x.pem" }',

@@ -314,7 +314,8 @@ async def test_without_the_rights_the_pod_says_so_and_waits() -> None:
 async def test_among_equal_nodes_the_strategy_chooses() -> None:
     """The default strategy likes the node that is left with most."""
     nodes = [node("n1", cpu=4000), node("n2", cpu=40_000)]
-    harness = started(nodes=nodes, pods=[low("a", "n1", 4000), low("b", "n2", 40_000)])
+    stays = [low(f"s{each.name}", each.name, 400, priority=HIGH) for each in nodes]
+    harness = started(nodes=nodes, pods=[low("a", "n1", 3600), low("b", "n2", 39_600), *stays])
     async with harness.running():
         harness.cluster.put_pod(pod("p", priority=HIGH))
         await harness.clock.advance(0)

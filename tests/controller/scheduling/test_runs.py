@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Rule, decide_in_turn
+from leadline_controller.framework.cycle import Rule, assume, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod, PodAnnotations
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import UnavailableError
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs
 
 from tests.controller.extender.harness import (
@@ -57,8 +58,13 @@ async def test_live_placements_are_those_of_leadline_score(number: int, strategy
     harness = harness_of(number, strategy)
     live = await placed_live(harness)
     view, pods = offline(SCENARIOS[number])
-    scored = decide_in_turn(view, pods, Rule(harness.step.rule.strategy, FILTERS, Random(7)))
-    assert {d.pod.name: d.node for d, _ in scored} == {pod.name: live[pod.name] for pod in pods}
+    rule = Rule(harness.step.rule.strategy, FILTERS, Random(7))
+    uids = {each.name: each.uid for each in online(SCENARIOS[number])[1]}
+    for each in pods:
+        rule.draw_for(replace(each, uid=uids[each.name]), harness.step.seed)
+        decision = decide(view, each, rule)
+        assert decision.node == live[each.name], each.name
+        view = assume(view, decision, rule.strategy)
     if (expected := PAPER.get((number, strategy))) is not None:
         counts = Counter(live[pod.name] for pod in pods)
         assert [counts[name] for name in WORKERS] == expected
@@ -200,3 +206,18 @@ async def test_the_extender_charges_a_pod_where_it_is_expected_or_bound(is_bound
     at, elsewhere = (view.table.index[each] for each in (other, best)[:: 1 if is_bound else -1])
     assert (view.free(CPU)[at], view.unrequested(CPU)[at]) == (2000, 3900)
     assert view.free(CPU)[elsewhere] == 4000
+
+
+@pytest.mark.parametrize("before", [0, 3])
+async def test_chance_decides_on_a_pod_whatever_was_drawn_for_others(before: int) -> None:
+    """So that a recorded decision can be made again."""
+    nodes = [node(f"n{at:02}") for at in range(40)]
+    harness = SchedulerHarness(CountingCluster(nodes, [pod("late")]), strategy=Chance())
+    for _ in range(before):
+        harness.step.rule.random.random()
+    async with harness.running():
+        await harness.clock.advance(0.5)
+    rule = Rule(Chance(), FILTERS)
+    rule.draw_for(pod("late"), harness.step.seed)
+    assert harness.where()["late"] == nodes[rule.random.randrange(len(nodes))].name
+    assert rule.random.getstate() == harness.step.rule.random.getstate()
