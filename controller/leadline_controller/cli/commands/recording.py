@@ -234,14 +234,14 @@ def _shown(path: Path, found: _Found, damage: Damage) -> Iterator[RenderableType
     if damage.is_any:
         yield Text(_missing(damage))
     elif found.missed:
-        yield Text(f"{found.missed} entries are missing: the controller left them out")
+        yield Text(f"entries that the controller left out: {found.missed}")
 
 
 def _missing(damage: Damage) -> str:
     torn = "its end is torn" if damage.is_torn else ""
-    blocks = f"{damage.blocks} blocks are damaged" if damage.blocks else ""
+    blocks = f"damaged blocks: {damage.blocks}" if damage.blocks else ""
     said = ", ".join(each for each in (blocks, torn) if each)
-    return f"{said} ({damage.what}), at least {damage.entries} entries with them"
+    return f"{said} ({damage.what}); entries missing: {damage.entries} or more"
 
 
 def _said(error: Exception) -> str:
