@@ -53,6 +53,10 @@ _OBJECTS = {kind.__name__: kind for kind in get_args(ClusterObject)}
 _WORKLOADS = list[tuple[str, frozenset[tuple[str, str]], float, float]]
 
 
+# Of what is no value of a recording's types: a text that is no Unicode, a number beyond 64 bits.
+ENTRY_ERRORS = (TypeError, ValueError, OverflowError)
+
+
 class BlockError(ValueError):
     """These bytes are no block of this version. str() says why, in one line."""
 
@@ -93,19 +97,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 _BLOCK = msgspec.msgpack.Decoder(_Block)
 
 
-def encoded(entry: Entry) -> Raw | None:
-    """An entry as a block has it; None for one that stands in columns. Raises TypeError, ValueError
-    and OverflowError for what cannot be kept."""
-    what = entry.what
-    if isinstance(what, Reported | Pinged):
-        return None
-    return Raw(_ENCODER.encode(_lean(what.change if isinstance(what, Changed) else what)))
-
-
-def encode_block(entries: Sequence[Entry], others: Iterable[Raw | None] | None = None) -> bytes:
-    """A block of these entries. others: what `encoded` made of each. Raises as that does."""
-    if others is None:
-        others = [encoded(entry) for entry in entries]
+def encode_block(entries: Sequence[Entry]) -> bytes:
+    """A block of these entries. Raises ENTRY_ERRORS for what cannot be kept."""
+    others = [entry.what for entry in entries if not isinstance(entry.what, Reported | Pinged)]
     reports = [entry.what for entry in entries if isinstance(entry.what, Reported)]
     pings = [entry.what for entry in entries if isinstance(entry.what, Pinged)]
     readings, rounds = _Table[Any](), _Table[Any]()
@@ -116,7 +110,10 @@ def encode_block(entries: Sequence[Entry], others: Iterable[Raw | None] | None =
     block = _Block(
         kinds=bytes(_NUMBERS[_kind(entry.what)] for entry in entries),
         at_s=_floats([entry.at_s for entry in entries]),
-        others=[each for each in others if each is not None],
+        others=[
+            Raw(_ENCODER.encode(_lean(each.change if isinstance(each, Changed) else each)))
+            for each in others
+        ],
         reports=_messages(reports, [readings.add(_shape(each.reading)) for each in reports]),
         readings=[_fields_of(shape) for shape in readings.items],
         values={name: _floats(column) for name, column in values.items()},

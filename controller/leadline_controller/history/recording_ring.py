@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from msgspec import Raw
-
 from leadline_controller.history.recorded import Began, Entry, Missed
-from leadline_controller.history.recording_blocks import encoded
+from leadline_controller.history.recording_blocks import ENTRY_ERRORS, encode_block
 from leadline_controller.history.recording_files import (
     BLOCK_ENTRIES,
     RecordingFile,
@@ -32,7 +30,6 @@ _MIB = 2**20
 # What waits is written, and the disk has it, before it is a minute old.
 _WRITE_EVERY_S = 55.0
 _RETRY_S = 600.0
-_ENTRY_ERRORS = (TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,8 @@ class RecordingSettings:
 class Ring:
     """The files of a folder. began: what a file begins with, now. start: what is
     known already. size_bytes: of all files.
-    problem: why nothing is recorded, empty if it is. failed: entries that could not be kept."""
+    problem: why nothing is recorded, empty if it is. failed: blocks with entries that could not be
+    kept."""
 
     def __init__(
         self, settings: RecordingSettings, began: Callable[[], Began], start: Start
@@ -140,23 +138,19 @@ class Ring:
         """Write a block. What cannot be kept, for example a text that is no Unicode, is left out:
         the other entries must not suffer."""
         assert self._file is not None  # noqa: S101  # its callers look
-        kept, others = list[Entry](), list[Raw | None]()
-        for entry in entries:
-            try:
-                others.append(encoded(entry))
-                kept.append(entry)
-            except _ENTRY_ERRORS as error:
-                self._fail(error, 1)
         try:
-            self._file.write(kept, others, is_start=is_start)
-        except _ENTRY_ERRORS as error:
-            self._fail(error, len(kept))
-            self._file.write([Entry(entries[0].at_s, Missed(len(kept)))])
+            self._file.write(entries, is_start=is_start)
+        except ENTRY_ERRORS as error:
+            self._fail(error)
+            kept = [
+                each if _can_be_kept(each) else each._replace(what=Missed(1)) for each in entries
+            ]
+            self._file.write(kept, is_start=is_start)
 
-    def _fail(self, error: Exception, count: int) -> None:
+    def _fail(self, error: Exception) -> None:
         if not self.failed:
-            log.error("%d entries cannot be recorded: %r; please report it", count, error)
-        self.failed += count
+            log.error("an entry cannot be recorded: %r; please report it", error)
+        self.failed += 1
 
     def _open(self, at_s: float, *, continues: bool) -> None:
         try:
@@ -196,3 +190,11 @@ class Ring:
         self._retry_s, self._since_s = at_s + _RETRY_S, math.inf
         self._waiting.clear()
         self._close()
+
+
+def _can_be_kept(entry: Entry) -> bool:
+    try:
+        encode_block([entry])
+    except ENTRY_ERRORS:
+        return False
+    return True

@@ -165,7 +165,7 @@ def test_an_entry_that_cannot_be_kept_costs_only_itself(
     made.tick(200.0)
     record(made, [Entry(201.0, good)])
     made.end(300.0)
-    assert what(read_recording(tmp_path)) == [BEGAN, good, Missed(1), good]
+    assert what(read_recording(tmp_path)) == [BEGAN, Missed(1), good, Missed(1), good]
     assert made.failed == 2
     assert len(caplog.messages) == 1
 
