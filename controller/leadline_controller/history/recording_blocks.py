@@ -33,6 +33,7 @@ from leadline_controller.history.recorded import (
     Pulled,
     Recorded,
     Reported,
+    Seeded,
     Tested,
     Used,
 )
@@ -44,7 +45,7 @@ Item = TypeVar("Item")
 # The kinds of entries by their number in a block. New ones come last.
 _OF_CHANGES = (*get_args(ports.ClusterChange),)
 _KINDS: tuple[type, ...] = (
-    *(Began, Born, Reported, Pinged, Tested, Pulled, Learnt, Used, Decided, Missed),
+    *(Began, Born, Reported, Pinged, Tested, Pulled, Learnt, Used, Decided, Seeded, Missed),
     *_OF_CHANGES,
 )
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}

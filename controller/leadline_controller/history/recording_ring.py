@@ -6,13 +6,14 @@ more turns the recording off: it is tried again rarely, with a file that begins 
 
 import logging
 import math
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from leadline_controller.history.recorded import Began, Entry, Missed
+from leadline_controller.history.recorded import Began, Entry, Missed, Seeded
 from leadline_controller.history.recording_blocks import ENTRY_ERRORS, encode_block
 from leadline_controller.history.recording_files import (
     BLOCK_ENTRIES,
@@ -61,8 +62,7 @@ class RecordingSettings:
 class Ring:
     """The files of a folder. began: what a file begins with, now. start: what is
     known already. size_bytes: of all files.
-    problem: why nothing is recorded, empty if it is. failed: blocks with entries that could not be
-    kept."""
+    problem: why nothing is recorded, empty if it is. failed: entries that could not be kept."""
 
     def __init__(
         self, settings: RecordingSettings, began: Callable[[], Began], start: Start
@@ -141,16 +141,13 @@ class Ring:
         try:
             self._file.write(entries, is_start=is_start)
         except ENTRY_ERRORS as error:
-            self._fail(error)
-            kept = [
+            if not self.failed:
+                log.error("an entry cannot be recorded: %r; please report it", error)
+            left = [
                 each if _can_be_kept(each) else each._replace(what=Missed(1)) for each in entries
             ]
-            self._file.write(kept, is_start=is_start)
-
-    def _fail(self, error: Exception) -> None:
-        if not self.failed:
-            log.error("an entry cannot be recorded: %r; please report it", error)
-        self.failed += 1
+            self.failed += sum(map(operator.ne, left, entries))
+            self._file.write(left, is_start=is_start)
 
     def _open(self, at_s: float, *, continues: bool) -> None:
         try:
@@ -163,9 +160,12 @@ class Ring:
             self.size_bytes = sum(sizes.values()) + self._file_bytes
             number = number_of(files[-1]) + 1 if files else 1
             self._file = RecordingFile(path_of(self.folder, number), continues=continues)
-            entries = self._start.entries(self._began(), at_s)
+            began = self._began()
+            entries = self._start.entries(began, at_s)
             while block := list(islice(entries, BLOCK_ENTRIES)):
                 self._put(block, is_start=True)
+            if continues:  # whoever has read the file before leaves Began out
+                self._put([Entry(at_s, Seeded(began.seed))])
             self._file.sync()
         except OSError as error:
             if self._file is not None:  # it has not even what it begins with
