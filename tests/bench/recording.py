@@ -205,7 +205,7 @@ def main() -> None:
             RecordingSettings(True, Path(folder)),
             now_s=lambda: clock["s"],
             leads=lambda: True,
-            began=lambda: BEGAN,
+            began=lambda _: BEGAN,
             profiled=lambda pod: pod,
             shown=lambda: Relisted((), ()),
             ttl=TimesToLive(),

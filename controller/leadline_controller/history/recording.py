@@ -58,8 +58,8 @@ class RecordingStatus:
 class Recording:
     """What is recorded. Its thread runs between `start` and `stop`. now_s: the clock of decisions.
     leads: whether this controller does; else it only keeps what a recording would begin with.
-    began: what a file begins with, now. profiled: a pod with its service's profile. shown: the
-    whole cluster. ttl: of measurements. The thread calls `leads` and `began`.
+    began: what a file begins with, of a time on that clock. profiled: a pod with its service's
+    profile. shown: the whole cluster. ttl: of measurements. The thread calls `leads` and `began`.
 
     Cluster changes are told in the event loop, measurements on any thread.
     """
@@ -69,7 +69,7 @@ class Recording:
         settings: RecordingSettings,
         now_s: Callable[[], float],
         leads: Callable[[], bool],
-        began: Callable[[], Began],
+        began: Callable[[float], Began],
         profiled: Callable[[Pod], Pod],
         shown: Callable[[], Relisted],
         ttl: TimesToLive,

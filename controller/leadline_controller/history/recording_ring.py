@@ -60,12 +60,12 @@ class RecordingSettings:
 
 
 class Ring:
-    """The files of a folder. began: what a file begins with, now. start: what is
-    known already. size_bytes: of all files.
-    problem: why nothing is recorded, empty if it is. failed: entries that could not be kept."""
+    """The files of a folder. began: what a file begins with, of its time. start: what is known
+    already. size_bytes: of all files. problem: why nothing is recorded, empty if it is. failed:
+    entries that could not be kept."""
 
     def __init__(
-        self, settings: RecordingSettings, began: Callable[[], Began], start: Start
+        self, settings: RecordingSettings, began: Callable[[float], Began], start: Start
     ) -> None:
         assert settings.folder is not None  # noqa: S101  # `load` fills it in
         self.folder = settings.folder
@@ -160,7 +160,7 @@ class Ring:
             self.size_bytes = sum(sizes.values()) + self._file_bytes
             number = number_of(files[-1]) + 1 if files else 1
             self._file = RecordingFile(path_of(self.folder, number), continues=continues)
-            began = self._began()
+            began = self._began(at_s)
             entries = self._start.entries(began, at_s)
             while block := list(islice(entries, BLOCK_ENTRIES)):
                 self._put(block, is_start=True)

@@ -57,7 +57,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ring(folder: Path, max_mb: int = 300, file_mb: int = 8) -> Ring:
     made = RecordingSettings(True, folder, max_mb, file_mb)
-    return Ring(made, lambda: BEGAN, Start())
+    return Ring(made, lambda _: BEGAN, Start())
 
 
 def record(made: Ring, told: list[Entry]) -> None:
@@ -285,7 +285,7 @@ class Shown:
             TimesToLive(),
         )
 
-    def _began(self) -> Began:
+    def _began(self, _: float) -> Began:
         self.began += 1
         return BEGAN
 
