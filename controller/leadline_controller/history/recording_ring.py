@@ -7,6 +7,7 @@ more turns the recording off: it is tried again rarely, with a file that begins 
 import logging
 import math
 import operator
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -167,6 +168,7 @@ class Ring:
             if continues:  # whoever has read the file before leaves Began out
                 self._put([Entry(at_s, Seeded(began.seed))])
             self._file.sync()
+            _sync_folder(self.folder)
         except OSError as error:
             if self._file is not None:  # it has not even what it begins with
                 with suppress(OSError):
@@ -190,6 +192,15 @@ class Ring:
         self._retry_s, self._since_s = at_s + _RETRY_S, math.inf
         self._waiting.clear()
         self._close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names of its files. Raises OSError."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _can_be_kept(entry: Entry) -> bool:
