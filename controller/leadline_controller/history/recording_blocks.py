@@ -7,6 +7,7 @@ that have their defaults: a later version reads what an earlier one wrote as lon
 are new have defaults.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from fractions import Fraction
@@ -56,6 +57,12 @@ _WORKLOADS = list[tuple[str, frozenset[tuple[str, str]], float, float]]
 
 # Of what is no value of a recording's types: a text that is no Unicode, a number beyond 64 bits.
 ENTRY_ERRORS = (TypeError, ValueError, OverflowError)
+# Whatever a block made by a stranger brings about.
+_BLOCK_ERRORS = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, RuntimeError),
+    *(StopIteration, MemoryError),
+)
+_FRACTION = re.compile(r"-?[0-9]{1,200}(/[0-9]{1,200})?")  # no exponent, which takes hours
 
 
 class BlockError(ValueError):
@@ -154,7 +161,7 @@ def decode_block(data: bytes) -> list[Entry]:
         ]
     except BlockError:
         raise
-    except (ValueError, TypeError, LookupError, StopIteration, RuntimeError) as error:
+    except _BLOCK_ERRORS as error:
         raise BlockError(str(error) or type(error).__name__) from None
 
 
@@ -312,7 +319,7 @@ def _lean(value: Any) -> Any:
 
 
 def _fraction(kind: type, value: Any) -> Any:
-    if kind is Fraction and isinstance(value, str):
+    if kind is Fraction and isinstance(value, str) and _FRACTION.fullmatch(value):
         return Fraction(value)
     raise ValueError(f"expected {kind.__name__}")
 

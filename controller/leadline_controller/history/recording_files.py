@@ -33,7 +33,7 @@ _FILE = struct.Struct("<8sHHI")  # magic, version, flags, check sum of these
 # Mark, flags, bytes and number of entries, times of the first and the last, check sums of the bytes
 # and of these.
 _BLOCK = struct.Struct("<4sIIIddII")
-_LARGEST, _LARGEST_EXPANDED = 1 << 27, 1 << 29
+_LARGEST, _LARGEST_EXPANDED = 1 << 27, 1 << 28
 _CHUNK = 1 << 20
 BLOCK_ENTRIES = 2048
 _NAME = re.compile(rf"([0-9]{{6,12}}){re.escape(SUFFIX)}")

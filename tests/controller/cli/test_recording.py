@@ -159,6 +159,18 @@ async def test_a_sound_recording(folder: Path, leadline: Leadline) -> None:
     assert "entries that the controller left out: 1" in shown.out
 
 
+async def test_a_strangers_recording_does_not_write_on_the_terminal(
+    tmp_path: Path, leadline: Leadline
+) -> None:
+    path = tmp_path / "x"
+    began = Began(None, "1\x1b[2J", "home", "dacs\nfine", {}, 7)
+    write_recording(path, [Entry(1.0, began)])
+    shown = await leadline("recording", "check", str(path))
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    assert len(shown.out.splitlines()) == 2
+
+
 async def test_a_damaged_recording(folder: Path, leadline: Leadline) -> None:
     path = path_of(folder, 3)
     data = bytearray(path.read_bytes())
