@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from leadline_controller.history.recorded import (
     Pinged,
     Pulled,
     Reported,
+    Seeded,
     Used,
 )
 from leadline_controller.history.recording_blocks import encode_block
@@ -150,6 +152,7 @@ async def test_what_was_recorded_makes_the_same_view(tmp_path: Path) -> None:
     assert isinstance(began, Began)
     assert (began.strategy, began.seed, began.cluster) == ("dacs", 11, "default")
     assert began.ttl["rtt_s"] == 600.0
+    assert not any(isinstance(each.what, Seeded) for each in told)
     decided = {each.what.pod: each.what.node for each in told if isinstance(each.what, Decided)}
     assert decided == {pod.key: node for pod, node in controller.state.pods()}
     assert [each.what for each in told if isinstance(each.what, Learnt)] == [
@@ -164,10 +167,13 @@ async def test_a_later_file_begins_with_what_makes_the_same_view(tmp_path: Path)
     made.put(Pulled(ImagePull("n1", "gone", "web:1", 3.0, 50.0)))
     made._write(controller.clock.now_s())
     await made.stop()
+    made._write(controller.clock.now_s())
     made._ring.end(controller.clock.now_s())
     files = recordings(tmp_path)
     assert len(files) == 2
     told = list(read_recording(files[1]))
+    assert Seeded(11) in [entry.what for entry in told]
+    assert controller.rule.random.random() == Random(11).random()
     state, telemetry = feed(told)
     now_s = controller.clock.now_s()
     assert_same(state.view(telemetry, now_s), controller.state.view(controller.telemetry, now_s))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from leadline_controller.history.recorded import Began, Entry, Missed, Seeded
+from leadline_controller.history.recorded import Began, Entry, Missed
 from leadline_controller.history.recording_blocks import ENTRY_ERRORS, encode_block
 from leadline_controller.history.recording_files import (
     BLOCK_ENTRIES,
@@ -161,12 +161,9 @@ class Ring:
             self.size_bytes = sum(sizes.values()) + self._file_bytes
             number = number_of(files[-1]) + 1 if files else 1
             self._file = RecordingFile(path_of(self.folder, number), continues=continues)
-            began = self._began(at_s)
-            entries = self._start.entries(began, at_s)
+            entries = self._start.entries(self._began(at_s), at_s)
             while block := list(islice(entries, BLOCK_ENTRIES)):
                 self._put(block, is_start=True)
-            if continues:  # whoever has read the file before leaves Began out
-                self._put([Entry(at_s, Seeded(began.seed))])
             self._file.sync()
             _sync_folder(self.folder)
         except OSError as error:

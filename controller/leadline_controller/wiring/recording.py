@@ -9,7 +9,7 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock, Leadership
-from leadline_controller.history.recorded import Began
+from leadline_controller.history.recorded import Began, Seeded
 from leadline_controller.history.recording import Recording
 from leadline_controller.history.times import Moment
 from leadline_controller.settings import Settings
@@ -29,10 +29,21 @@ def recording(
     if not settings.recording.enabled:
         return None
 
-    def began(at_s: float) -> Began:
-        # So that a replay of any file breaks ties as the controller does from here on.
+    def fresh() -> int:
         seed = randbits(63) if settings.seed is None else settings.seed
         rule.random.seed(seed)
+        return seed
+
+    # The first file is of a controller that has not decided yet. At the beginning of each other one
+    # chance begins anew, so that a replay of it alone breaks ties as the controller did.
+    seed, has_begun = fresh(), False
+
+    def began(at_s: float) -> Began:
+        nonlocal seed, has_begun
+        if has_begun:
+            seed = fresh()
+            made.put(Seeded(seed))
+        has_begun = True
         moment = now()
         unix_s = moment.unix_s(moment)
         return Began(

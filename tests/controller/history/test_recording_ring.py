@@ -28,7 +28,6 @@ from leadline_controller.history.recorded import (
     Pulled,
     Recorded,
     Reported,
-    Seeded,
 )
 from leadline_controller.history.recording import Recording
 from leadline_controller.history.recording_files import (
@@ -128,9 +127,6 @@ def test_the_oldest_files_go_and_each_file_can_be_read_by_itself(tmp_path: Path)
         assert not damage.is_any
     joined = [e for e in read_recording(tmp_path) if isinstance(e.what, Reported)]
     assert joined[-3000:] == told[-3000:]
-    # Whoever reads all of them knows by what ties are broken, too.
-    seeds = [each.what for each in read_recording(tmp_path) if isinstance(each.what, Seeded)]
-    assert seeds == [Seeded(BEGAN.seed)] * len(files)
 
 
 def test_a_controller_that_starts_again_makes_a_new_file(tmp_path: Path) -> None:
