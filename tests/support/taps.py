@@ -39,7 +39,10 @@ def tap(controller: Controller, unix_s: float | None) -> list[Entry]:
         settings.letter,
         settings.assumed_load,
         settings.scheduler_name,
-        {name: getattr(settings.ttl, name) for name in (field.name for field in fields(TimesToLive))},
+        {
+            name: getattr(settings.ttl, name)
+            for name in (field.name for field in fields(TimesToLive))
+        },
     )
     entries = [Entry(now_s(), began)]
 

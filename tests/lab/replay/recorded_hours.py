@@ -18,9 +18,9 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from tests.controller.probing.day_boards import Board, Plan
 from tests.endurance import simulated
 from tests.endurance.boards import EnduringBoards
+from tests.endurance.loop import SimulatedLoop
 from tests.endurance.process import Process
 from tests.endurance.simulated import Endurance, LogCount, Run
-from tests.endurance.loop import SimulatedLoop
 from tests.support.taps import tap
 
 REPORT_EVERY_S, ESTIMATE_EVERY_S = 10.0, 900.0

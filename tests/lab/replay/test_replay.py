@@ -21,7 +21,9 @@ KUBE = "kube-default"
 
 def replayed(entries: list[Entry], strategy: str = KUBE, seed: int = 7) -> dict[str, PodOutcome]:
     """What became of each pod, by its name."""
-    return {each.pod.removeprefix("default/"): each for each in replay(entries, strategy, seed).pods}
+    return {
+        each.pod.removeprefix("default/"): each for each in replay(entries, strategy, seed).pods
+    }
 
 
 def test_one_pod_on_one_board_lives_as_it_was_recorded() -> None:
@@ -186,7 +188,12 @@ def test_what_it_cannot_know_is_said() -> None:
     recording.put_in_order(recording.life(pod, "n1", 20.0))
     found = replay(recording.end(100.0, "n1"), KUBE, 7)
     said = " ".join(found.caveats)
-    for words in ("Demand is as it was", "layers are not known", "nothing tells how long", "preempt"):
+    for words in (
+        "Demand is as it was",
+        "layers are not known",
+        "nothing tells how long",
+        "preempt",
+    ):
         assert words in said
     assert found.pods[0].ready_s == 20.0
 
