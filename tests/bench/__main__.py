@@ -26,6 +26,7 @@ PARTS = (
     "replay",
     "day",
     "ping",
+    "recording",
     "page",
 )
 

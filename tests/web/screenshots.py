@@ -1,4 +1,4 @@
-"""`make screenshots`: the pictures of docs/map and of docs/comparing.md, of made-up clusters, so that
+"""`make screenshots`: the pictures of docs/map and docs/comparing.md, of made-up clusters, so that
 they are repeatable.
 
 Run it after a change of the page and look at each picture. They are palette PNGs, to be small.

@@ -460,9 +460,7 @@ class TelemetryState:
         record = self._records.get(node)
         return None if record is None else self._columns.value(record.slot, column, now_s)
 
-    def estimate_rtts(
-        self, now_s: float, known: RttEstimates | None = None
-    ) -> RttEstimates | None:
+    def estimate_rtts(self, now_s: float, known: RttEstimates | None = None) -> RttEstimates | None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
         regularly on a thread of its own. known: what was estimated from the same measurements
         before. Returns the estimates, None if too little is measured."""

@@ -131,8 +131,8 @@ class Controller:
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
         self.heartbeats = heartbeats or Heartbeats(time.monotonic)
-        self.api_server, self.cluster_name = api_server, settings.cluster
-        self.scheduler_name, self.pulls = settings.scheduler_name, pulls
+        self.api_server = api_server
+        self.cluster_name, self.scheduler_name = settings.cluster, settings.scheduler_name
         self.advises = settings.extender is not None
         self.certificates: Sequence[CertificateFile] = list(_certificates(settings, login))
         self.unserved: dict[str, Unserved] = {}
@@ -242,22 +242,8 @@ class Controller:
 
         asks_usage = settings.metrics_api and settings.assumed_load
         self.usage = usage if asks_usage else None
-        self.image_lookup: ImageLookup | None = None
-        registries = None if pulls is None else _registries(settings)
-        if pulls is not None and registries is not None:
-            from leadline_controller.registry.client import RegistryClient
-
-            self._registry = RegistryClient(registries)
-            self.image_lookup = ImageLookup(
-                settings.images,
-                registries,
-                self._registry,
-                lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
-                self._architectures,
-                self._learn,
-                partial(_logins, pulls),
-                self.clock.now_s,
-            )
+        self.pulls = pulls
+        self.image_lookup = None if pulls is None else self._image_lookup(pulls)
 
     def step_by(self, rule: Rule) -> DecisionStep:
         """What decides by a rule from the states of this controller."""
@@ -397,6 +383,24 @@ class Controller:
     def _profiles_changed(self) -> None:
         if self.recording is not None and self.state.listed:
             self.recording.show_all()
+
+    def _image_lookup(self, pulls: PullSource) -> ImageLookup | None:
+        registries = _registries(self.settings)
+        if registries is None:
+            return None
+        from leadline_controller.registry.client import RegistryClient
+
+        self._registry = RegistryClient(registries)
+        return ImageLookup(
+            self.settings.images,
+            registries,
+            self._registry,
+            lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
+            self._architectures,
+            self._learn,
+            partial(_logins, pulls),
+            self.clock.now_s,
+        )
 
     def _architectures(self) -> frozenset[str]:
         labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())

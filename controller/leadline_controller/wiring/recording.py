@@ -30,10 +30,11 @@ def recording(
     if not settings.recording.enabled:
         return None
 
-    def began() -> Began:
+    def began(at_s: float) -> Began:
         moment = now()
+        unix_s = moment.unix_s(moment)
         return Began(
-            unix_s=moment.unix_s(moment),
+            unix_s=None if unix_s is None else unix_s - (clock.now_s() - at_s),
             version=__version__,
             cluster=settings.cluster,
             strategy=rule.strategy.name,

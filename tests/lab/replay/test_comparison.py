@@ -173,8 +173,14 @@ def test_the_base_is_what_was_recorded_or_else_the_first() -> None:
 
     assert base(NETSCHED, KUBE_DEFAULT).strategies == ("kube-default", "netsched")
     assert base(NETSCHED, DACS).base == "netsched"
-    with_option = replace(outcomes([DACS], 1, 20)[0], options={"alpha": "1", "a": "b"})
-    assert compare([with_option], [READY], 1).base == "dacs (a=b, alpha=1)"
+
+
+def test_options_are_named_where_they_differ() -> None:
+    one = replace(outcomes([DACS], 1, 20)[0], options={"alpha": "1", "phi": "2"})
+    assert compare([one], [READY], 1).base == "dacs"
+    other = replace(one, options={"alpha": "0", "phi": "2"})
+    found = compare([one, other], [READY], 1)
+    assert found.strategies == ("dacs (alpha=1)", "dacs (alpha=0)")
 
 
 def test_what_cannot_be_compared_is_refused_in_a_line() -> None:

@@ -67,6 +67,7 @@ def test_a_pod_is_on_one_board_after_the_other() -> None:
     pod = replace(PLACED, moved=((50.0, "n2"), (80.0, "n3")), ended_s=900.0)
     assert list(stays(pod, 600.0)) == [("n1", 12, 50), ("n2", 50, 80), ("n3", 80, 600)]
     assert list(stays(replace(pod, ended_s=60.0), 600.0)) == [("n1", 12, 50), ("n2", 50, 60)]
+    assert list(stays(replace(PLACED, bound_s=-30.0), 600.0)) == [("n1", 0, 600)]
     assert list(stays(PENDING, 600.0)) == []
     assert nodes(outcome(pod, tiers={"n9": "cloud"})) == ["n1", "n2", "n3", "n9"]
 

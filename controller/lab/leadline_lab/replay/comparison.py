@@ -8,7 +8,7 @@ blocks, so its difference to the base is paired. Intervals are widened for few b
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 
@@ -95,9 +95,14 @@ class Comparison:
         return self.blocks >= MIN_BLOCKS
 
 
-def label(outcome: Outcome) -> str:
-    """The strategy with the options that were given."""
-    options = ", ".join(f"{name}={value}" for name, value in sorted(outcome.options.items()))
+def label(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+    """The strategy, with the options by which it differs from others of these runs."""
+    same = [each.options for each in outcomes if each.strategy == outcome.strategy]
+    options = ", ".join(
+        f"{name}={value}"
+        for name, value in sorted(outcome.options.items())
+        if any(other.get(name) != value for other in same)
+    )
     return f"{outcome.strategy} ({options})" if options else outcome.strategy
 
 
@@ -108,7 +113,7 @@ def compare(
     outcomes always give the same numbers. Raises ComparisonError."""
     runs: dict[str, list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda each: not each.is_recorded):
-        runs.setdefault(label(outcome), []).append(outcome)
+        runs.setdefault(label(outcome, outcomes), []).append(outcome)
     if not runs:
         raise ComparisonError("there is no run to compare")
     lengths_s = _lengths_s(runs)
@@ -226,10 +231,16 @@ class _Drawn:
             self._known,
             self._unknown,
             None if self._means is None else _estimate(self._means, self._blocks),
-            None if self._worst is None else _estimate(self._worst, self._tail_blocks, tail=True),
+            None if self._worst is None else self._worst_estimate(self._worst),
             None if base is None else self._less(base, base._means, tail=False),
             None if base is None else self._less(base, base._worst, tail=True),
         )
+
+    def _worst_estimate(self, worst: Floats) -> Estimate:
+        found = _estimate(worst, self._tail_blocks, tail=True)
+        if found.low is not None and found.low < 0 <= np.nanmin(worst):  # no value is below 0
+            return replace(found, low=0.0)
+        return found
 
     def _less(self, base: "_Drawn", theirs: Floats | None, *, tail: bool) -> Difference | None:
         ours = self._worst if tail else self._means
@@ -278,8 +289,7 @@ def _estimate(drawn: Floats, blocks: int, *, tail: bool = False) -> Estimate:
     share = _NORMAL.cdf(-sqrt(blocks / (blocks - 1)) * _t(blocks - 1))
     low, high = map(float, np.nanquantile(drawn[1:], [share, 1 - share]))
     if tail:
-        least = 0.0 if np.nanmin(drawn) >= 0 else -np.inf
-        low, high = max(least, min(low, 2 * value - high)), max(high, 2 * value - low)
+        low, high = min(low, 2 * value - high), max(high, 2 * value - low)
     return Estimate(value, low, high)
 
 

@@ -61,7 +61,7 @@ def stays(pod: PodOutcome, length_s: float) -> Iterator[Stay]:
     places = [(pod.bound_s, pod.node), *pod.moved]
     ends = [*(since_s for since_s, _ in places[1:]), end_s]
     for (since_s, node), until_s in zip(places, ends, strict=True):
-        if (until_s := min(until_s, end_s)) > since_s:
+        if (until_s := min(until_s, end_s)) > (since_s := max(since_s, 0.0)):
             yield Stay(node, since_s, until_s)
 
 

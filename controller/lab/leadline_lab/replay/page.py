@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from leadline_lab.replay import pictures, verdict
-from leadline_lab.replay.comparison import Comparison, Difference, Finding
+from leadline_lab.replay.comparison import Comparison, Difference, Finding, label
 from leadline_lab.replay.measures import Measure, nodes
 from leadline_lab.replay.outcomes import Outcome
 from leadline_lab.replay.pictures import Picture, colour, text
@@ -76,7 +76,7 @@ def _page(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield f'<p class="lead">{_prose(verdict.summary(comparison))}</p>'
     if others:
         yield from _glance(comparison)
-        yield from _verdicts(comparison)
+        yield from _verdicts(comparison, outcomes)
     yield "</section>"
     yield from _measures(comparison)
     yield from _distribution(comparison, outcomes)
@@ -131,12 +131,16 @@ def _prose(sentences: str) -> str:
     return _NUMBER.sub("\\1\u00a0", text(sentences))
 
 
-def _verdicts(comparison: Comparison) -> Iterator[str]:
+def _verdicts(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "<h2>In words, with the worst 5 %</h2>"
     for number, strategy in enumerate(comparison.strategies[1:], start=1):
         yield f'<div class="card"><h3>{_key(number)}{text(strategy)}</h3>'
         for says in verdict.paragraphs(comparison, strategy):
             yield f"<p>{_prose(says)}</p>"
+        given = next(each.options for each in outcomes if label(each, outcomes) == strategy)
+        if given:
+            options = ", ".join(f"{name}={value}" for name, value in given.items())
+            yield f'<p class="quiet">Options: {text(options)}</p>'
         yield "</div>"
 
 

@@ -155,8 +155,9 @@ def ready_curves(comparison: Comparison, outcomes: Sequence[Outcome]) -> Picture
     pods = dict.fromkeys(comparison.strategies, 0)
     times: dict[str, list[float]] = {strategy: [] for strategy in comparison.strategies}
     for outcome in outcomes:
-        pods[label(outcome)] += len(outcome.pods)
-        times[label(outcome)] += READY.values(outcome).value.tolist()
+        strategy = label(outcome, outcomes)
+        pods[strategy] += len(outcome.pods)
+        times[strategy] += READY.values(outcome).value.tolist()
     if not any(times.values()):
         return None
     # The slowest pods would press all others against the left edge.
@@ -192,7 +193,7 @@ def boards(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[tupl
     """Of each strategy the pods per board over time, in its first run."""
     first: dict[str, list[Outcome]] = {strategy: [] for strategy in comparison.strategies}
     for outcome in outcomes:
-        first[label(outcome)].append(outcome)
+        first[label(outcome, outcomes)].append(outcome)
     counts = {strategy: _counts(of[0]) for strategy, of in first.items()}
     most = max(float(each.max(initial=0)) for each in counts.values())
     for number, (strategy, count) in enumerate(counts.items()):
@@ -224,7 +225,7 @@ def _board_picture(
     hours = length_s >= 2 * 3600
     x = _Scale.of([0.0, length_s / (3600 if hours else 60)], left, _WIDTH - 12, exact=True)
     y = _Scale.of([0.0, max(most, 1.0)], bottom, top)
-    parts = list(_x_axis(x, top, bottom, "hours" if hours else "minutes"))
+    parts = list(_x_axis(x, top, bottom, "h" if hours else "min"))
     for tick in y.ticks():
         parts += [_line(left, y(tick), _WIDTH - 12, y(tick), "grid")]
         parts += [_text(left - 6, y(tick) + 4, human.number(tick), "end", "quiet")]
@@ -291,7 +292,8 @@ def _x_axis(scale: _Scale, top: float, bottom: float, unit: str) -> Iterator[str
         x = scale(tick)
         yield _line(x, top, x, bottom, "grid")
         if tick == ticks[-1]:
-            x, anchor = max(x + 8, scale.start + 40), "end"
+            near = scale.end - x < 40
+            x, anchor = (max(x + 8, scale.start + 40), "end") if near else (x - 8, "start")
         else:
             anchor = "middle" if x > scale.start + 8 else "start"
             x = x if anchor == "middle" else x - 8

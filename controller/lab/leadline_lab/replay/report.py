@@ -18,6 +18,7 @@ from leadline_lab.replay.comparison import (
     Estimate,
     Finding,
     compare,
+    label,
 )
 from leadline_lab.replay.outcomes import Outcome
 from leadline_lab.replay.page import page
@@ -93,6 +94,7 @@ def to_dict(comparison: Comparison, outcomes: Sequence[Outcome]) -> dict[str, An
     return {
         "base": comparison.base,
         "strategies": list(comparison.strategies),
+        "options": {label(each, outcomes): dict(each.options) for each in outcomes},
         "windows": list(comparison.windows),
         "seeds": list(comparison.seeds),
         "drawn": {"unit": comparison.block, "count": comparison.blocks},

@@ -135,7 +135,7 @@ def _headline(comparison: Comparison, key: str) -> str:
     certain.sort(key=lambda each: each[1].absolute.value)
     told = [f"{change(measure, each)} under {of.strategy}" for of, each in certain]
     subject = f"{measure.words[0][0].upper()}{measure.words[0][1:]}"
-    return f"{subject} {_listed(told)}, each beside {base}."
+    return f"{subject} {_listed(told)}, compared with {base}."
 
 
 def _known(comparison: Comparison) -> set[str]:
@@ -176,4 +176,5 @@ def caveats(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str
         )
     if titles := unknown(comparison):
         yield f"Nothing is known of {_listed([_lower(title) for title in titles])}."
-    yield from dict.fromkeys(text for outcome in outcomes for text in outcome.caveats)
+    for text in dict.fromkeys(text for outcome in outcomes for text in outcome.caveats):
+        yield f"{text[:1].upper()}{text[1:].rstrip('.')}."
