@@ -262,10 +262,11 @@ class _Measured:
             self._lags_ms.append(now_ms - stamp.measured_boot_ms)
             return stored
 
-        def timed_fit(now_s: float) -> None:
+        def timed_fit(*args: Any) -> Any:
             begin_s = time.thread_time()
-            fit(now_s)
+            estimates = fit(*args)
             self._fits_s.append(time.thread_time() - begin_s)
+            return estimates
 
         self._telemetry.report = timed_report  # type: ignore[method-assign]  # it is timed
         self._telemetry.estimate_rtts = timed_fit  # type: ignore[method-assign]  # it is timed
