@@ -262,9 +262,9 @@ class _Measured:
             self._lags_ms.append(now_ms - stamp.measured_boot_ms)
             return stored
 
-        def timed_fit(*args: Any) -> Any:
+        def timed_fit(*args: Any, **more: Any) -> Any:
             begin_s = time.thread_time()
-            estimates = fit(*args)
+            estimates = fit(*args, **more)
             self._fits_s.append(time.thread_time() - begin_s)
             return estimates
 
