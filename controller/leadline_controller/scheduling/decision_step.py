@@ -1,6 +1,6 @@
 """The decision step that the scheduler and the extender service share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from leadline_controller.cluster.state import ClusterState
@@ -19,7 +19,8 @@ _RUN_GAP_S = 1.0
 class DecisionStep:
     """Filters and scores the nodes for one pod at a time, and records each decision in the log.
     warm_up_s: how long the first decision may wait for the metrics of every ready node, since a
-    controller that has just started knows none."""
+    controller that has just started knows none. on_decision: called after
+    a decision is recorded."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class DecisionStep:
         rule: Rule,
         clock: Clock,
         warm_up_s: float = 0.0,
+        on_decision: Callable[[Decision], None] = lambda _: None,
     ) -> None:
         self.state = state
         self.telemetry = telemetry
@@ -37,6 +39,7 @@ class DecisionStep:
         self.clock = clock
         self._warm_up_s = warm_up_s
         self._options = values_of(rule.strategy)
+        self._on_decision = on_decision
         self._warm_by_s: float | None = None
         self._last_view_s = float("-inf")
 
@@ -131,6 +134,8 @@ class DecisionStep:
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""
         self.decisions.add(decision, self.clock.now_s(), outcome, self._options)
+        if outcome == PENDING:  # not the same decision again, as kube-scheduler carried it out
+            self._on_decision(decision)
 
 
 def warnings_about(decision: Decision) -> list[Event]:

@@ -69,6 +69,7 @@ from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.scheduling.queue import SchedulingQueue
 from leadline_controller.scheduling.replica_order import ReplicaOrder
 from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.scheduling.shadow import Shadow
 from leadline_controller.serve.certificates import CertificateFile, certificate_files
 from leadline_controller.serve.settings import Unserved
 from leadline_controller.settings import Settings
@@ -76,7 +77,7 @@ from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
-from leadline_controller.wiring.rules import scheduling_rule
+from leadline_controller.wiring.rules import scheduling_rule, shadow_strategies
 
 if TYPE_CHECKING:
     from leadline_controller.metrics.instruments import Instruments
@@ -127,8 +128,7 @@ class Controller:
         self.rule = rule or scheduling_rule(settings)
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
-        self.heartbeats = heartbeats or Heartbeats(time.monotonic)
-        self.api_server = api_server
+        self.heartbeats, self.api_server = heartbeats or Heartbeats(time.monotonic), api_server
         self.cluster_name, self.scheduler_name = settings.cluster, settings.scheduler_name
         self.advises = settings.extender is not None
         self.certificates: Sequence[CertificateFile] = list(_certificates(settings, login))
@@ -145,6 +145,7 @@ class Controller:
         self.sampler = Sampler(self.telemetry, settings.anchors)
         self.history = Recorder(settings.decisions, now)
         self.decisions = DecisionLog(sink=self._decided, now=now)
+        self.shadow = self._shadow(now)
         self.step = self.step_by(self.rule)
 
         queue, name = SchedulingQueue(), settings.scheduler_name
@@ -252,7 +253,8 @@ class Controller:
         """What decides by a rule from the states of this controller."""
         warm_up_s = self.settings.warm_up_s
         parts = self.state, self.telemetry, self.decisions
-        return DecisionStep(*parts, rule, self.clock, warm_up_s)
+        put = self.shadow.put if self.shadow is not None else lambda _: None
+        return DecisionStep(*parts, rule, self.clock, warm_up_s, put)
 
     def notify(self, change: ClusterChange) -> None:
         """The state has this change."""
@@ -340,13 +342,25 @@ class Controller:
 
     @asynccontextmanager
     async def storing_decisions(self) -> AsyncIterator[None]:
-        """Record decisions during the context, after loading those of earlier runs."""
+        """Record decisions during the context, also those of shadows, after loading those of
+        earlier runs."""
         self.history.start()
         try:
             self.decisions.restore(await self.history.restored())
+            if self.shadow is not None:
+                self.shadow.start()
             yield
         finally:
+            if self.shadow is not None:
+                await asyncio.to_thread(self.shadow.stop)
             await self.history.stop()
+
+    def _shadow(self, now: Callable[[], Moment]) -> Shadow | None:
+        settings = self.settings.shadow
+        if not settings.strategies:
+            return None
+        strategies = shadow_strategies(settings)
+        return Shadow(strategies, self.rule, self.history.put_shadows, now, settings.share)
 
     def _notifications(self) -> Notifications | None:
         settings = self.settings.notify
