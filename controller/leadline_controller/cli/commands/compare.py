@@ -70,7 +70,7 @@ def compare(
             "truncated": answer.truncated,
             "comparisons": [document(each) for each in found],
         },
-        lambda _: tables(answer, found),
+        lambda _: tables(found, strategies or answer.strategies, truncated=answer.truncated),
     )
 
 
@@ -91,15 +91,14 @@ _FIELDS = "decisions hours chosen shadow pods difference low high"
 
 
 def tables(
-    answer: pb.CompareStrategiesResponse, found: Sequence[pb.ShadowComparison]
+    found: Sequence[pb.ShadowComparison], names: Sequence[str], *, truncated: bool
 ) -> Iterator[RenderableType]:
     """How often they differ; what was measured later; where they differ most; and what that
-    shows."""
-    if answer.truncated:
+    shows. names: the strategies that are asked for."""
+    if truncated:
         yield cell("older decisions are left out: they are too many", DIM)
     if not found:
-        names = ", ".join(answer.strategies)
-        yield cell(f"no decision with a choice yet that {names} saw")
+        yield cell(f"{', '.join(names)} saw no decision between several boards yet")
         return
     yield _counts(found)
     yield Text()
