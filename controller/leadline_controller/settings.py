@@ -182,7 +182,6 @@ class Settings:
         name="strategy.suggest_interval_s",
         most=3600,
     )
-    shadow: ShadowSettings = section(ShadowSettings)
     profiles: Path | None = setting(
         None,
         "execution times of services, as "
@@ -192,6 +191,7 @@ class Settings:
         read=absolute_path,
         shown=f"`{_PROFILES}`",
     )
+    shadow: ShadowSettings = section(ShadowSettings)
     warm_up_s: float = setting(
         15.0, "how long the first decision may wait for the metrics of every ready node"
     )
