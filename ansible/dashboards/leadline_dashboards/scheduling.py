@@ -102,8 +102,8 @@ def _decisions() -> p.Lines:
             ),
             p.over_time(
                 "Other nodes of shadows",
-                "The share of the decisions they saw for which strategies without effect would have "
-                "chosen a node that they find better.",
+                "The share of the decisions that they saw for which strategies without effect find "
+                "another node better.",
                 p.RATIO,
                 (
                     f'sum by (strategy) (rate({_SHADOW}{{result="different"}}[$__rate_interval]))'

@@ -94,7 +94,8 @@ def comparisons(decisions: Iterable[ShadowDecision], now: Moment) -> list[Compar
 def _comparison(decisions: Sequence[ShadowDecision], now: Moment) -> Comparison:
     strategy, decided_by = decisions[0].strategy, decisions[0].decided_by
     better = decisions[0].better
-    others = [each for each in decisions if each.choice != each.node]
+    others = [each for each in decisions if each.differs]
+    same = sum(each.choice == each.node for each in decisions)
     scored = [each for each in others if each.total is not None and each.total_of_node is not None]
     sign = -1.0 if better == "lower" else 1.0
     gains = [sign * ((each.total or 0.0) - (each.total_of_node or 0.0)) for each in scored]
@@ -110,8 +111,8 @@ def _comparison(decisions: Sequence[ShadowDecision], now: Moment) -> Comparison:
         better=better,
         decisions=len(decisions),
         missed=sum(each.missed for each in decisions),
-        same=len(decisions) - len(others),
-        tied=sum(each.tied for each in others),
+        same=same,
+        tied=len(decisions) - len(others) - same,
         pending=sum(each.choice is None for each in others),
         scored=len(scored),
         gain=fmean(gains) if gains else None,
@@ -175,9 +176,13 @@ def _verdict(strategy: str, decided_by: str, later: Later) -> str:
     least, most = sorted((abs(later.low), abs(later.high)))
     way = "less" if later.difference < 0 else "more"
     apart = ", the pods' own use apart" if later.pods else ""
-    winner = strategy if is_better else decided_by
+    much = f"{abs(later.difference):.3g} {unit} {way} {what}"
+    sure = f"({least:.3g} to {most:.3g}){apart}"
+    if is_better:
+        return (
+            f"{strategy} would have chosen better boards: where it differs, its boards had {much} "
+            f"than those that {decided_by} chose {sure}"
+        )
     return (
-        f"{winner} chose the better boards: where both differ, those of {strategy} had "
-        f"{abs(later.difference):.3g} {unit} {way} {what} than those of "
-        f"{decided_by} ({least:.3g} to {most:.3g}){apart}"
+        f"{decided_by} chose better boards: where {strategy} differs, its boards had {much} {sure}"
     )

@@ -393,7 +393,10 @@ class Recorder:
         batch = [self._shadows.popleft() for _ in range(len(self._shadows))]
         try:
             if batch and not store.write_shadows(batch):
-                self._failed += len(batch)
+                room = _MAX_SHADOWS - len(self._shadows)
+                kept = [] if self._closing else batch[max(0, len(batch) - room) :]
+                self._shadows.extendleft(reversed(kept))
+                return False
             if self._now().up_s >= self._later_s + _LATER_EVERY_S:
                 if store.measure_shadows():
                     self._wake(hurry=False)

@@ -1,7 +1,7 @@
 """The table of what other strategies would have decided, and what was measured of both boards
 after that.
 
-A row is a decision of one of them. Where it would have chosen another node, the ten minutes after
+A row is a decision of one of them. Where it finds another node better, the ten minutes after
 the decision are measured once they are in the series, which are kept for a day. These functions
 are called by a Store, those that write in its transactions.
 """
@@ -60,6 +60,11 @@ class ShadowDecision(msgspec.Struct, array_like=True, frozen=True):
     at: Moment = Moment("", 0.0, None)  # columns of their own in the table
     later: Later | None = None  # None if it is not measured yet
 
+    @property
+    def differs(self) -> bool:
+        """Whether it is for another node that the strategy finds better, or for none."""
+        return self.choice != self.node and not self.tied
+
 
 _DECODER = msgspec.json.Decoder(ShadowDecision)
 _LATER = msgspec.json.Decoder(Later)
@@ -72,7 +77,7 @@ _SELECT = (
 def write(connection: sqlite3.Connection, decisions: Iterable[ShadowDecision]) -> None:
     """Store these, whose boots the file knows."""
     for each in decisions:
-        is_due = each.choice is not None and each.choice != each.node
+        is_due = each.choice is not None and each.differs
         bare = msgspec.structs.replace(each, at=Moment("", 0.0, None), later=None)
         connection.execute(
             "INSERT INTO shadows (boot, up_s, record, outcome)"

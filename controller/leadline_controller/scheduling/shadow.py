@@ -28,6 +28,7 @@ from leadline_controller.framework.cycle import (
     Scores,
     Strategy,
     decide,
+    feasible_nodes,
     filtered,
 )
 from leadline_controller.framework.model import Pod
@@ -90,7 +91,7 @@ class Shadow:
         self._skipped = 0
         # By strategy and result; written by the thread alone.
         self._found: Counter[tuple[str, str]] = Counter()
-        # By strategy, since its last decision: those that failed, or were no choice for it alone.
+        # By strategy: decisions since its last one that it did not see, as it failed.
         self._lost: Counter[str] = Counter()
         self._errors = {name: ErrorLog(log) for name in self._rules}
         self._thread: threading.Thread | None = None
@@ -160,6 +161,10 @@ class Shadow:
             return
         view = view.for_another_thread()
         common = {name: each for name, each in results.items() if name not in self._own}
+        if feasible_nodes(view, common).size < 2:
+            for name in self._rules:
+                self._lost[name] += missed
+            return
         found = []
         for name, rule in self._rules.items():
             try:
@@ -170,12 +175,9 @@ class Shadow:
                 self._errors[name].failed(error, "the shadow strategy %s failed: %s", name)
                 continue
             self._errors[name].succeeded()
-            if made is None:
-                self._lost[name] += missed
-            else:
-                del self._lost[name]
-                self._found[name, result_of(made)] += 1
-                found.append(made)
+            del self._lost[name]
+            self._found[name, result_of(made)] += 1
+            found.append(made)
         try:
             self._tell(found)
         except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
@@ -210,9 +212,9 @@ def _decided(
     common: Mapping[str, FilterResult],
     at: Moment,
     missed: int,
-) -> ShadowDecision | None:
-    """What the rule would have chosen; None if there was no choice. common: the filters' results
-    that hold for every strategy."""
+) -> ShadowDecision:
+    """What the rule would have chosen. common: the filters' results that hold for every
+    strategy."""
     pod, name = real.pod, rule.strategy.name
     results = {**common, **filtered(view, pod, rule.filters)}
     # Chance depends on nothing but the pod, so what was left out changes no other choice.
@@ -220,8 +222,6 @@ def _decided(
     made = decide(view, pod, rule, results)
     scores = made.basis()[2]
     candidates = 0 if scores is None else scores.candidates.size
-    if candidates < 2 and not rule.filters:
-        return None
     real_at = view.table.index[real.node or ""]
     own_total = real_total = rank = None
     tied = False

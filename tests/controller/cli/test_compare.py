@@ -42,7 +42,9 @@ async def test_the_comparison_in_every_format(
     assert ["netsched", "dacs", "4", "67", "25", "0", "50", "25", "0.5", "2"] in lines
     assert "not measured yet" in shown.out
     assert "differs most on default/web (3 of 4)" in shown.out
-    assert "differs most with n2 for n1 (2), none for n1 (1)" in shown.out
+    assert (
+        "differs most with n2 instead of n1 (2 of 4), no node instead of n1 (1 of 4)" in shown.out
+    )
     assert "netsched beside dacs: nothing measured tells yet" in shown.out
     document = json.loads((await leadline("compare", "-o", "json")).out)
     assert (document["strategy"], document["shadows"]) == ("netsched", ["netsched"])

@@ -21,7 +21,6 @@ from leadline_controller.framework.cycle import (
     FilterResult,
     Rule,
     Scores,
-    Strategy,
     decide,
 )
 from leadline_controller.framework.model import Owner, Pod
@@ -77,6 +76,10 @@ class Ordered:
         return pod.requests
 
 
+def ordered(name: str, order: Sequence[str], refuses: Sequence[str] = ()) -> Any:
+    return Ordered(name, order, refuses)
+
+
 class Raising(Ordered):
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         raise ValueError("cannot count")
@@ -98,12 +101,12 @@ class Hanging(Ordered):
 def shadow_of(*strategies: Any, rule: Rule | None = None, **options: Any) -> tuple[Shadow, Any]:
     """A shadow whose thread is this one, and what it found."""
     found: list[ShadowDecision] = []
-    real = rule or Rule(Ordered("real", ["n1", "n2", "n3"]), FILTERS)
+    real = rule or Rule(ordered("real", ["n1", "n2", "n3"]), FILTERS)
     shadow = Shadow(strategies, real, found.extend, lambda: AT, rest=lambda _: None, **options)
     return shadow, found
 
 
-def decided(real: Strategy, names: Sequence[str] = ("n1", "n2", "n3"), **fields: Any) -> Decision:
+def decided(real: Any, names: Sequence[str] = ("n1", "n2", "n3"), **fields: Any) -> Decision:
     return decide(view_of(names), pod("web-1", **fields), Rule(real, FILTERS, Random(1)))
 
 
@@ -113,11 +116,11 @@ def view_of(names: Sequence[str]) -> ClusterView:
     return state.view(TelemetryState(TimesToLive()), 0.0)
 
 
-REAL = Ordered("real", ["n1", "n2", "n3"])
+REAL = ordered("real", ["n1", "n2", "n3"])
 
 
 def test_what_is_found_of_a_choice_that_differs() -> None:
-    shadow, found = shadow_of(Ordered("other", ["n3", "n1", "n2"]))
+    shadow, found = shadow_of(ordered("other", ["n3", "n1", "n2"]))
     owner = Owner("ReplicaSet", "web-5d4c", "uid")
     labels = {"pod-template-hash": "5d4c"}
     shadow.put(decided(REAL, owner=owner, labels=labels))
@@ -131,7 +134,7 @@ def test_what_is_found_of_a_choice_that_differs() -> None:
 
 
 def test_the_same_choice_and_one_that_only_chance_decides() -> None:
-    shadow, found = shadow_of(Ordered("alike", ["n1", "n3", "n2"]), build(STRATEGIES["random"], {}))
+    shadow, found = shadow_of(ordered("alike", ["n1", "n3", "n2"]), build(STRATEGIES["random"], {}))
     for number in range(12):
         decision = decided(REAL)
         shadow.put(replace(decision, pod=replace(decision.pod, uid=f"uid-{number}")))
@@ -145,11 +148,11 @@ def test_the_same_choice_and_one_that_only_chance_decides() -> None:
 
 def test_a_strategy_with_filters_of_its_own() -> None:
     """The real one's do not hold for others, and a shadow's may leave nothing."""
-    real = Ordered("real", ["n1", "n2", "n3"], refuses=["n2", "n3"])
+    real = ordered("real", ["n1", "n2", "n3"], refuses=["n2", "n3"])
     rule = Rule(real, FILTERS)
-    free = Ordered("free", ["n2", "n1", "n3"])
-    strict = Ordered("strict", ["n1", "n2", "n3"], refuses=["n1", "n2", "n3"])
-    picky = Ordered("picky", ["n1", "n2", "n3"], refuses=["n1"])
+    free = ordered("free", ["n2", "n1", "n3"])
+    strict = ordered("strict", ["n1", "n2", "n3"], refuses=["n1", "n2", "n3"])
+    picky = ordered("picky", ["n1", "n2", "n3"], refuses=["n1"])
     shadow, found = shadow_of(free, strict, picky, rule=rule)
     shadow.put(decide(view_of(("n1", "n2", "n3")), pod("web-1"), replace(rule, random=Random(1))))
     shadow.work()
@@ -161,7 +164,7 @@ def test_a_strategy_with_filters_of_its_own() -> None:
 
 
 def test_a_decision_for_a_single_node_or_for_none_is_no_choice() -> None:
-    shadow, found = shadow_of(Ordered("other", ["n2", "n1", "n3"]))
+    shadow, found = shadow_of(ordered("other", ["n2", "n1", "n3"]))
     shadow.put(decided(REAL, ["n1"]))
     shadow.put(decided(REAL, cpu=10**9))
     shadow.put(decided(REAL).without_basis())
@@ -169,6 +172,15 @@ def test_a_decision_for_a_single_node_or_for_none_is_no_choice() -> None:
     shadow.work()
     assert len(found) == 1
     assert sum(shadow.counts().values()) == 1
+
+
+def test_one_node_is_no_choice_also_beside_a_strategy_with_filters_of_its_own() -> None:
+    real = ordered("real", ["n1", "n2", "n3"], refuses=["n3"])
+    shadow, found = shadow_of(ordered("other", ["n1", "n2", "n3"]), rule=Rule(real, FILTERS))
+    for names in (["n1"], ["n1", "n2"]):
+        shadow.put(decide(view_of(names), pod("web-1"), Rule(real, FILTERS, Random(1))))
+        shadow.work()
+    assert [each.candidates for each in found] == [2]
 
 
 @pytest.mark.parametrize("name", [n for n in STRATEGIES if n not in ("kubedsm", "random")])
@@ -207,7 +219,7 @@ def test_what_is_found_depends_on_the_pod_and_not_on_the_others(
 
 
 def test_few_decisions_wait_and_those_that_are_left_out_are_counted() -> None:
-    shadow, found = shadow_of(Ordered("other", ["n2", "n1", "n3"]))
+    shadow, found = shadow_of(ordered("other", ["n2", "n1", "n3"]))
     for _ in range(10):
         shadow.put(decided(REAL))
     for _ in range(4):
@@ -225,9 +237,9 @@ def test_few_decisions_wait_and_those_that_are_left_out_are_counted() -> None:
 
 
 def test_views_are_not_kept() -> None:
-    shadow, found = shadow_of(Ordered("other", ["n2", "n1", "n3"]))
+    shadow, found = shadow_of(ordered("other", ["n2", "n1", "n3"]))
     decision = decided(REAL)
-    view = weakref.ref(decision.basis()[0])  # type: ignore[arg-type]  # it has one
+    view = weakref.ref(decision.basis()[0])
     shadow.put(decision)
     shadow.work()
     del decision
@@ -238,7 +250,7 @@ def test_views_are_not_kept() -> None:
 def test_it_rests_so_long_that_its_work_has_its_share() -> None:
     times, rests = iter([0.0, 0.25]), list[float]()
     shadow = Shadow(
-        [Ordered("other", ["n2", "n1", "n3"])],
+        [ordered("other", ["n2", "n1", "n3"])],
         Rule(REAL, FILTERS),
         lambda _: None,
         lambda: AT,
@@ -259,7 +271,7 @@ def test_the_share_of_work_and_rest_is_the_share(took_s: float, share: float) ->
 def test_an_error_is_logged_once_and_the_other_strategies_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    shadow, found = shadow_of(Raising("raising", []), Ordered("other", ["n2", "n1", "n3"]))
+    shadow, found = shadow_of(Raising("raising", []), ordered("other", ["n2", "n1", "n3"]))
     for _ in range(3):
         shadow.put(decided(REAL))
         shadow.work()
@@ -269,12 +281,14 @@ def test_an_error_is_logged_once_and_the_other_strategies_go_on(
     assert (shadow.counts()["raising", FAILED], shadow.counts()["other", FAILED]) == (3, 0)
 
 
-def test_what_failed_counts_as_not_seen_once_the_strategy_works() -> None:
+def test_what_failed_counts_as_not_seen_once_the_strategy_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     raising = Raising("sometimes", ["n2", "n1", "n3"])
     shadow, found = shadow_of(raising)
     for fails in (True, True, False):
         if not fails:
-            raising.score = lambda *given: Ordered.score(raising, *given)  # type: ignore[method-assign]
+            monkeypatch.setattr(Raising, "score", Ordered.score)
         shadow.put(decided(REAL))
         shadow.work()
     assert [each.missed for each in found] == [2]

@@ -22,7 +22,7 @@ from leadline_controller.cli.output import DIM, Format, Table, cell, emit, outpu
 
 _COUNTS = ("DECISIONS", "SEEN %", "SAME %", "TIED %", "OTHER %", "NONE %")
 _SCORES = ("BETTER\nBY", "PLACE")
-_LATER = ("CHOSEN", "SHADOW", "PODS", "DIFFERENCE", "DECISIONS", "HOURS")
+_LATER = ("ON THE\nCHOSEN", "ON THE\nSHADOW'S", "PODS", "DIFFERENCE", "DECISIONS", "HOURS")
 _NAMES = {
     "cpu_percent": "CPU %",
     "bandwidth_mbps": "bandwidth Mbit/s",
@@ -97,8 +97,10 @@ def tables(
     shows. names: the strategies that are asked for."""
     if truncated:
         yield cell("older decisions are left out: they are too many", DIM)
+    seen = {each.strategy for each in found}
+    if unseen := [name for name in names if name not in seen]:
+        yield cell(f"{', '.join(unseen)} saw no decision between several boards yet")
     if not found:
-        yield cell(f"{', '.join(names)} saw no decision between several boards yet")
         return
     yield _counts(found)
     yield Text()
@@ -167,7 +169,10 @@ def _most(found: pb.ShadowComparison) -> Iterator[RenderableType]:
         names = (f"{x.name} ({x.different} of {x.decisions})" for x in found.workloads)
         yield cell(f"{what} on {', '.join(names)}")
     if found.boards:
-        boards = (f"{x.shadow or 'none'} for {x.node} ({x.different})" for x in found.boards)
+        boards = (
+            f"{x.shadow or 'no node'} instead of {x.node} ({x.different} of {x.decisions})"
+            for x in found.boards
+        )
         yield cell(f"{what} with {', '.join(boards)}")
 
 
