@@ -104,13 +104,15 @@ def main() -> None:
     print(f"{'without':>9}{'p99 ms':>8}{'without':>9}{'seen %':>8}")
     for size in SIZES:
         for share in (0.1, 0.5):
-            pairs = [
-                (asyncio.run(burst(size, SHADOWS, share)), asyncio.run(burst(size, (), share)))
-                for _ in range(ROUNDS)
-            ]
-            beside, alone = zip(*pairs, strict=True)
+            rounds: dict[tuple[str, ...], list[Round]] = {SHADOWS: [], (): []}
+            for number in range(ROUNDS):
+                for shadows in (SHADOWS, ()) if number % 2 else ((), SHADOWS):
+                    rounds[shadows].append(asyncio.run(burst(size, shadows, share)))
+            beside, alone = rounds[SHADOWS], rounds[()]
             rate, bare = (median(each.bound_per_s for each in x) for x in (beside, alone))
-            ratio = median(a.bound_per_s / b.bound_per_s for a, b in pairs)
+            ratio = median(
+                a.bound_per_s / b.bound_per_s for a, b in zip(beside, alone, strict=True)
+            )
             ms, bare_ms = (median(each.decide_ms for each in x) for x in (beside, alone))
             slow, bare_slow = (median(each.slow_ms for each in x) for x in (beside, alone))
             seen = 100 * median(each.seen for each in beside)
