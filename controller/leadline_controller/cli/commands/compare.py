@@ -30,7 +30,7 @@ _NAMES = {
 }
 
 
-@click.command(epilog="Example: leadline compare --since 1d netsched")
+@click.command(epilog="Example: leadline compare --since 1d")
 @click.argument("strategies", nargs=-1, metavar="[STRATEGY]...")
 @click.option(
     "--since",
