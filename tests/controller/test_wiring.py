@@ -205,6 +205,17 @@ async def test_a_shadow_of_the_settings_decides_beside_and_its_comparison_is_ans
     assert sorted(map(float, counts)) == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
+@pytest.mark.parametrize(("preferences", "tolerance"), [("on", None), (5.0, None), ("off", "off")])
+def test_a_tolerance_of_the_strategy_in_force_is_not_that_of_a_shadow(
+    preferences: str | float, tolerance: str | None
+) -> None:
+    settings = Settings(preferences=preferences, shadow=ShadowSettings(("netsched",)))
+    shadow = wiring.Controller(settings, MemoryCluster()).shadow
+    assert shadow is not None
+    prefer: Any = shadow._rules["netsched"].prefer
+    assert ("off" if prefer is None else prefer.tolerance) == tolerance
+
+
 def test_all_certificates_of_the_settings_are_watched() -> None:
     files = [Path(f"/{name}.pem") for name in ("cert", "key", "ca")]
     settings = Settings(web=WebSettings("127.0.0.1:0", WebTls(*files)))

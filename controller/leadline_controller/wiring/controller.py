@@ -15,13 +15,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leadline_controller import loops
+from leadline_controller import loops, preferences
 from leadline_controller.clock import SystemClock
 from leadline_controller.cluster.pod_usage import usage_by_workload
 from leadline_controller.cluster.state import ClusterState
@@ -359,8 +359,11 @@ class Controller:
         settings = self.settings.shadow
         if not settings.strategies:
             return None
+        real = self.rule
+        if isinstance(self.settings.preferences, float):  # in the unit of the real one's total
+            real = replace(real, prefer=preferences.rule("on"))
         strategies = shadow_strategies(settings)
-        return Shadow(strategies, self.rule, self.history.put_shadows, now, settings.share)
+        return Shadow(strategies, real, self.history.put_shadows, now, settings.share)
 
     def _notifications(self) -> Notifications | None:
         settings = self.settings.notify
