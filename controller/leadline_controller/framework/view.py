@@ -190,8 +190,9 @@ class LinkTable:
         Pairs that are not measured count as estimated: which pairs are measured first says nothing
         about a node, but would change its mean.
         """
-        if self._statistics is not None and self._statistics[0] is among:
-            return self._statistics[1:]
+        cached = self._statistics  # once, as another thread may replace it
+        if cached is not None and cached[0] is among:
+            return cached[1:]
         if self._estimates is None:
             kept = among[self._to]
             found = self._sums(self._from[kept], self._rtt_ms[kept])

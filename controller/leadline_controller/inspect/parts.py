@@ -16,6 +16,7 @@ from leadline_controller.probing.scheduler import ProbeScheduler
 from leadline_controller.registry.lookup import ImageLookup
 from leadline_controller.rescheduling.rescheduler import Rescheduler
 from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.scheduling.shadow import Shadow
 from leadline_controller.serve.certificates import CertificateFile
 from leadline_controller.serve.settings import Unserved
 from leadline_controller.telemetry.sampler import Sampler
@@ -51,6 +52,8 @@ class Parts(Protocol):
     # The cluster in the topics.
     cluster_name: str
     rule: Rule
+    # None if no other strategy decides beside that one.
+    shadow: Shadow | None
     # None if it places no pods.
     scheduler: Scheduler | None
     # Of the pods that it places, if it has the leadership.

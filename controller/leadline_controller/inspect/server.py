@@ -22,11 +22,21 @@ from leadline_wire.v1 import (
     status_pb2_grpc,
 )
 from leadline_wire.v1 import images_pb2 as pb_images
+from leadline_wire.v1 import shadow_pb2 as pb_shadow
 
 from leadline_controller import __version__
 from leadline_controller.framework.node_table import CLASS_LABEL
 from leadline_controller.framework.selectors import Selector, parse_selector
-from leadline_controller.inspect import budget, history, images, placements, rescheduling, status
+from leadline_controller.history.comparison import comparisons
+from leadline_controller.inspect import (
+    budget,
+    history,
+    images,
+    placements,
+    rescheduling,
+    shadows,
+    status,
+)
 from leadline_controller.inspect.nodes import NodeReader
 from leadline_controller.inspect.parts import Parts, unreachable
 from leadline_controller.scheduling.replica_order import removed_as
@@ -144,6 +154,19 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         nodes = list(source.state.images.statuses(source.state.table))
         registries = source.image_lookup.statuses() if source.image_lookup else []
         return await asyncio.to_thread(images.response, nodes, registries)
+
+    async def CompareStrategies(
+        self, request: pb_shadow.CompareStrategiesRequest, context: Context
+    ) -> pb_shadow.CompareStrategiesResponse:
+        source = self._source
+        try:
+            age_s = shadows.age_s(request)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        decisions, truncated = await source.history.shadows(age_s)
+        now = source.decisions.now()
+        found = await asyncio.to_thread(comparisons, decisions, now)
+        return shadows.response(source, found, truncated=truncated)
 
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context

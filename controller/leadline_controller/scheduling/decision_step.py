@@ -1,6 +1,6 @@
 """The decision step that the scheduler and the extender service share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from leadline_controller.cluster.state import ClusterState
@@ -20,7 +20,8 @@ class DecisionStep:
     """Filters and scores the nodes for one pod at a time, and records each decision in the log.
     warm_up_s: how long the first decision may wait for the metrics of every ready node, since a
     controller that has just started knows none. seed: of the chance that breaks ties. With it, a
-    pod and a view give the same decision whenever it is made, so that it can be made again."""
+    pod and a view give the same decision whenever it is made, so that it can be made again.
+    on_decision: called after a decision is recorded."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class DecisionStep:
         clock: Clock,
         warm_up_s: float = 0.0,
         seed: int = 0,
+        on_decision: Callable[[Decision], None] = lambda _: None,
     ) -> None:
         self.state = state
         self.telemetry = telemetry
@@ -40,6 +42,7 @@ class DecisionStep:
         self.seed = seed
         self._warm_up_s = warm_up_s
         self._options = values_of(rule.strategy)
+        self._on_decision = on_decision
         self._warm_by_s: float | None = None
         self._last_view_s = float("-inf")
 
@@ -137,6 +140,8 @@ class DecisionStep:
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""
         self.decisions.add(decision, self.clock.now_s(), outcome, self._options)
+        if outcome == PENDING:  # not the same decision again, as kube-scheduler carried it out
+            self._on_decision(decision)
 
 
 def warnings_about(decision: Decision) -> list[Event]:

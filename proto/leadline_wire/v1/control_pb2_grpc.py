@@ -5,6 +5,7 @@ import warnings
 
 from leadline_wire.v1 import control_pb2 as leadline__wire_dot_v1_dot_control__pb2
 from leadline_wire.v1 import images_pb2 as leadline__wire_dot_v1_dot_images__pb2
+from leadline_wire.v1 import shadow_pb2 as leadline__wire_dot_v1_dot_shadow__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -70,6 +71,11 @@ class InspectionStub:
                 '/leadline.v1.Inspection/ListImages',
                 request_serializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.FromString,
+                _registered_method=True)
+        self.CompareStrategies = channel.unary_unary(
+                '/leadline.v1.Inspection/CompareStrategies',
+                request_serializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesResponse.FromString,
                 _registered_method=True)
         self.ListPlacements = channel.unary_unary(
                 '/leadline.v1.Inspection/ListPlacements',
@@ -137,6 +143,14 @@ class InspectionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CompareStrategies(self, request, context):
+        """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+        no sense.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListPlacements(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -194,6 +208,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.ListImages,
                     request_deserializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.SerializeToString,
+            ),
+            'CompareStrategies': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareStrategies,
+                    request_deserializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesResponse.SerializeToString,
             ),
             'ListPlacements': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPlacements,
@@ -401,6 +420,33 @@ class Inspection:
             '/leadline.v1.Inspection/ListImages',
             leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.SerializeToString,
             leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareStrategies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/leadline.v1.Inspection/CompareStrategies',
+            leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from leadline_wire.v1 import control_pb2 as _control_pb2
 from leadline_wire.v1 import images_pb2 as _images_pb2
+from leadline_wire.v1 import shadow_pb2 as _shadow_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -44,6 +45,10 @@ class InspectionStub:
     """What probing costs each node and uplink, and what is left of its budget."""
     ListImages: _grpc.UnaryUnaryMultiCallable[_images_pb2.ListImagesRequest, _images_pb2.ListImagesResponse]
     """The images and layers of each node, its pulls, and what registries tell."""
+    CompareStrategies: _grpc.UnaryUnaryMultiCallable[_shadow_pb2.CompareStrategiesRequest, _shadow_pb2.CompareStrategiesResponse]
+    """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+    no sense.
+    """
     ListPlacements: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]
     ExplainPod: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]
     """NOT_FOUND when no decision about the pod is remembered."""
@@ -65,6 +70,10 @@ class InspectionAsyncStub(InspectionStub):
     """What probing costs each node and uplink, and what is left of its budget."""
     ListImages: _aio.UnaryUnaryMultiCallable[_images_pb2.ListImagesRequest, _images_pb2.ListImagesResponse]  # type: ignore[assignment]
     """The images and layers of each node, its pulls, and what registries tell."""
+    CompareStrategies: _aio.UnaryUnaryMultiCallable[_shadow_pb2.CompareStrategiesRequest, _shadow_pb2.CompareStrategiesResponse]  # type: ignore[assignment]
+    """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+    no sense.
+    """
     ListPlacements: _aio.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]  # type: ignore[assignment]
     ExplainPod: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]  # type: ignore[assignment]
     """NOT_FOUND when no decision about the pod is remembered."""
@@ -125,6 +134,16 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_images_pb2.ListImagesResponse, _abc.Awaitable[_images_pb2.ListImagesResponse]]:
         """The images and layers of each node, its pulls, and what registries tell."""
+
+    @_abc_1.abstractmethod
+    def CompareStrategies(
+        self,
+        request: _shadow_pb2.CompareStrategiesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shadow_pb2.CompareStrategiesResponse, _abc.Awaitable[_shadow_pb2.CompareStrategiesResponse]]:
+        """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+        no sense.
+        """
 
     @_abc_1.abstractmethod
     def ListPlacements(
