@@ -102,3 +102,17 @@ PIXELS = """(variable) => {
 }"""
 
 AXE = Path(__file__).parent / "vendor" / "axe.js"
+
+
+def go(page: Page, address: str, view: str = "") -> None:
+    """Open a view, and wait until it is live."""
+    page.goto(f"{address}/{view}")
+    page.wait_for_selector("#state[data-state=live]")
+    if not view:
+        ready(page)
+
+
+def counts(page: Page) -> dict[str, int]:
+    """What the page says of its own charts and listeners."""
+    found: dict[str, int] = page.evaluate("() => leadline.counts()")
+    return found
