@@ -62,6 +62,7 @@ _LONGEST_TTL_S = 1e7
 _MOST_MOVES, _MOST_STATES = 500_000, 1024
 _REPORT_EVERY = 1024
 _MOST_MB = 1024
+_CHANGES_AT_ONCE = 1000
 
 
 @dataclass(slots=True)
@@ -159,7 +160,7 @@ class RecordedParts:
             self.telemetry.estimate_rtts(self.clock.at_s)
             self.journal.boards.look(await NodeReader(self).statuses())
         except Exception as error:  # noqa: BLE001  # as above
-            raise RecordingError(f"its cluster makes no sense: {error!r}") from None
+            raise RecordingError(f"the recording ends, and its cluster makes no sense: {error!r}") from None
 
     def _now(self) -> Moment:
         return Moment("recording", self.clock.unix_s, 0.0)
@@ -201,7 +202,9 @@ class RecordedParts:
             self.telemetry.set_members(self.state.nodes().keys(), clock.at_s)
             blocks = self.sampler.sample(clock.at_s, clock.unix_s)
             # Each once, when it is whole.
-            self._keep([x for x in blocks if x[1].start_s + FINE.block_s <= clock.unix_s])
+            whole = [x for x in blocks if x[1].start_s + FINE.block_s <= clock.unix_s]
+            if whole or len(self._changes) >= _CHANGES_AT_ONCE:
+                self._keep(whole)
         is_new = to_s - self._began_s < _LOOK_EVERY_S
         every_s = _SAMPLE_EVERY_S if is_new else _LOOK_EVERY_S
         if self.state.listed and to_s - self._looked_s >= every_s:
