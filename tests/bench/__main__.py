@@ -25,6 +25,7 @@ PARTS = (
     "regret",
     "day",
     "ping",
+    "recording",
     "page",
 )
 

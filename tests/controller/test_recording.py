@@ -1,15 +1,30 @@
 """What a running controller records: all that its views are made of, and nothing secret."""
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from leadline_controller import wiring
+from leadline_controller import loops, wiring
+from leadline_controller.cluster.service_profiles import (
+    BoardProfile,
+    ServiceProfile,
+    document,
+)
 from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.model import Layer, Node, Pod
-from leadline_controller.framework.ports import ImagePull, PodChanged
+from leadline_controller.framework.ports import (
+    ImagePull,
+    NotFoundError,
+    PodChanged,
+    PodUsage,
+    Relisted,
+)
 from leadline_controller.framework.view import METRICS, ClusterView
 from leadline_controller.history import recorded as recorded_module
 from leadline_controller.history.recorded import (
@@ -22,12 +37,14 @@ from leadline_controller.history.recorded import (
     Pinged,
     Pulled,
     Reported,
+    Seeded,
     Used,
 )
 from leadline_controller.history.recording_blocks import encode_block
 from leadline_controller.history.recording_files import read_recording, recordings
 from leadline_controller.history.recording_ring import RecordingSettings
 from leadline_controller.kube.convert import Converter
+from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.settings import Settings
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
@@ -36,10 +53,12 @@ from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent, TelemetryState
 from leadline_controller.wiring import Controller
 
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.tasks import until
 
 NODES = ("n1", "n2", "n3")
+PULL = ImagePull("n1", "u", "web:1", 3.0, 50.0)
 SIZE = {"cpu": 4000, "memory": 2**32, "pods": 110}
 
 
@@ -133,6 +152,8 @@ async def test_what_was_recorded_makes_the_same_view(tmp_path: Path) -> None:
     assert isinstance(began, Began)
     assert (began.strategy, began.seed, began.cluster) == ("dacs", 11, "default")
     assert began.ttl["rtt_s"] == 600.0
+    assert (began.preferences, began.letter, began.preemption) == ("on", False, True)
+    assert not any(isinstance(each.what, Seeded) for each in told)
     decided = {each.what.pod: each.what.node for each in told if isinstance(each.what, Decided)}
     assert decided == {pod.key: node for pod, node in controller.state.pods()}
     assert [each.what for each in told if isinstance(each.what, Learnt)] == [
@@ -147,13 +168,72 @@ async def test_a_later_file_begins_with_what_makes_the_same_view(tmp_path: Path)
     made.put(Pulled(ImagePull("n1", "gone", "web:1", 3.0, 50.0)))
     made._write(controller.clock.now_s())
     await made.stop()
+    made._write(controller.clock.now_s())
     made._ring.end(controller.clock.now_s())
     files = recordings(tmp_path)
     assert len(files) == 2
     told = list(read_recording(files[1]))
+    assert Seeded(11) in [entry.what for entry in told]
+    assert controller.rule.random.random() == Random(11).random()
     state, telemetry = feed(told)
     now_s = controller.clock.now_s()
     assert_same(state.view(telemetry, now_s), controller.state.view(controller.telemetry, now_s))
+
+
+class Kubelets:
+    """Kubelets that pulled an image, and a metrics API."""
+
+    async def watch_pulls(self) -> AsyncGenerator[ImagePull, None]:
+        yield PULL
+        await asyncio.Event().wait()
+
+    async def read_secret(self, key: str) -> bytes:
+        raise NotFoundError(key)
+
+    async def pod_usage(self) -> Sequence[PodUsage]:
+        return [PodUsage("default", "web", 0.3, 5e7, 1e9)]
+
+
+async def test_pulls_use_and_profiles_are_recorded(tmp_path: Path) -> None:
+    """A profile that comes later, too: pods have it in the recording already."""
+    profiles, folder = tmp_path / "profiles.json", tmp_path / "recordings"
+    board = BoardProfile("pi", 8.0, 1.0, 0.5, 9)
+    profile = ServiceProfile("default", {"app": "web"}, {"n1": board})
+    settings = Settings(
+        profiles=profiles,
+        images=LookupSettings(enabled=False),
+        recording=RecordingSettings(True, folder),
+    )
+    kubelets, clock = Kubelets(), ManualClock(100.0)
+    controller = Controller(settings, MemoryCluster(), clock=clock, pulls=kubelets, usage=kubelets)
+    pod = Pod("default", "web", "u", node_name="n1", ready=True, labels={"app": "web"})
+    shown = Relisted((Node("n1"),), (pod,), (PodSelector("Service", "default", "web", None),))
+    controller.state.apply(shown)
+    controller.notify(shown)
+    async with (
+        controller.storing_decisions(),
+        wiring.running(
+            controller.look_up_images(),
+            controller.follow_usage(kubelets),
+            loops.follow_profiles(controller.state, profiles, clock, controller._profiles_changed),
+        ),
+    ):
+        await clock.advance(1.0)
+        profiles.write_text(json.dumps(document([profile])))
+        await clock.advance(20.0)
+        await until(lambda: controller.state.profiled(pod) != pod)
+    told = [entry.what for entry in read_recording(folder)]
+    assert Pulled(PULL) in told
+    assert Used({("default", frozenset({("app", "web")})): (0.3, 5e7)}) in told
+    lists = [
+        each.change
+        for each in told
+        if isinstance(each, Changed) and isinstance(each.change, Relisted)
+    ]
+    assert [dict(each.pods[0].annotations.profile_ms) for each in lists] == [
+        {},
+        {"pi": 8.0, "n1": 8.0},
+    ]
 
 
 async def test_nothing_is_recorded_by_default(tmp_path: Path) -> None:

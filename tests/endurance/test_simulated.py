@@ -15,7 +15,9 @@ from tests.endurance.simulated import FAULTS, Run, simulate
 
 pytestmark = pytest.mark.experiment
 # With this seed each fault and each way of a restart comes within the hour.
-RUN = Run(hours=1.0, boards=20, seed=22, churn_per_s=1.2, busy_share=1.0, faults=10.0, sample_s=20.0)
+RUN = Run(
+    hours=1.0, boards=20, seed=22, churn_per_s=1.2, busy_share=1.0, faults=10.0, sample_s=20.0
+)
 RESTARTS = ("killed", "upgraded", "without power", "taken over")
 SHORT = Run(hours=0.1, boards=10, churn_per_s=2.0, busy_share=1.0, faults=0.0, sample_s=600.0)
 

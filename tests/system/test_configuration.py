@@ -180,6 +180,7 @@ WRONG = [
     ('health.address = "unix:/run/x"', "health.address", "expected host:port only"),
     ('strategy.profiles = "here.json"', "strategy.profiles", "expected an absolute path of a file"),
     ('strategy.profiles = "/none/x.json"', "strategy.profiles", "there is no such file"),
+    ('recording.folder = "here"', "recording.folder", "expected an absolute path of a file"),
     ('decisions.path = "here.db"', "decisions.path", "expected an absolute path of a file"),
     ('decisions.path = "/a\\u0000b"', "decisions.path", "expected an absolute path of a file"),
     ("cluster = ", "", "expected TOML: "),
@@ -402,6 +403,20 @@ def test_states_are_published_if_the_section_says_so(tmp_path: Path) -> None:
     assert controller.load(file).publish == PublishSettings(
         home_assistant=True, discovery_prefix="a/b", interval_s=5.0
     )
+
+
+def test_a_recording_is_beside_the_file_of_decisions(tmp_path: Path) -> None:
+    path = tmp_path / "controller.toml"
+    path.write_text('decisions.path = "/ssd/decisions.db"\n')
+    found = controller.load(path, {}).recording
+    assert not found.enabled
+    assert found.folder == Path("/ssd/recordings")
+    path.write_text('[recording]\nenabled = true\nfolder = "/ssd/r"\nmax_mb = 20\nfile_mb = 2\n')
+    found = controller.load(path, {}).recording
+    assert (found.enabled, found.folder) == (True, Path("/ssd/r"))
+    assert (found.max_mb, found.file_mb) == (20, 2)
+    found = controller.load(path, {"LEADLINE_RECORDING_ENABLED": "false"}).recording
+    assert not found.enabled
 
 
 def test_variables_win_over_the_file(tmp_path: Path, pem: Mapping[str, str]) -> None:

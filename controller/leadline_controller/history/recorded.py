@@ -115,6 +115,13 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Seeded:
+    """From here on chance breaks ties by this seed, as from a Random that begins."""
+
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Missed:
     """So many entries before this one are missing, as the processor or the disk was too slow, or a
     part of the file is damaged. A controller that missed some shows the whole cluster next."""
@@ -123,7 +130,18 @@ class Missed:
 
 
 Recorded = (
-    Began | Changed | Born | Reported | Pinged | Tested | Pulled | Learnt | Used | Decided | Missed
+    Began
+    | Changed
+    | Born
+    | Reported
+    | Pinged
+    | Tested
+    | Pulled
+    | Learnt
+    | Used
+    | Decided
+    | Seeded
+    | Missed
 )
 
 

@@ -38,8 +38,9 @@ log = logging.getLogger(__name__)
 # Some 50 MB of pods at most.
 _MOST_WAITING = 16_384
 _TURN_S = 1.0
+_TICKS_A_S = 1024
 # While more come in a turn, and there is room for them, bindings need the interpreter more.
-_BURST, _LONGEST_BURST = 200, 10
+_BURST, _LONGEST_BURST = 200, 4
 _CLOSE_S = 10.0
 _HANGS_S = 30.0
 
@@ -57,8 +58,8 @@ class RecordingStatus:
 class Recording:
     """What is recorded. Its thread runs between `start` and `stop`. now_s: the clock of decisions.
     leads: whether this controller does; else it only keeps what a recording would begin with.
-    began: what a file begins with, now. profiled: a pod with its service's profile. shown: the
-    whole cluster. ttl: of measurements. The thread calls `leads` and `began`.
+    began: what a file begins with, of a time on that clock. profiled: a pod with its service's
+    profile. shown: the whole cluster. ttl: of measurements. The thread calls `leads` and `began`.
 
     Cluster changes are told in the event loop, measurements on any thread.
     """
@@ -68,7 +69,7 @@ class Recording:
         settings: RecordingSettings,
         now_s: Callable[[], float],
         leads: Callable[[], bool],
-        began: Callable[[], Began],
+        began: Callable[[float], Began],
         profiled: Callable[[Pod], Pod],
         shown: Callable[[], Relisted],
         ttl: TimesToLive,
@@ -112,7 +113,9 @@ class Recording:
     def put(self, what: Recorded, at_s: float | None = None) -> None:
         """Record this. at_s: when it happened, None for now."""
         if len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(Entry(self._now_s() if at_s is None else at_s, what))
+            # What is finer than a thousandth of a second is noise that takes room.
+            ticks = int((self._now_s() if at_s is None else at_s) * _TICKS_A_S)
+            self._waiting.append(Entry(ticks / _TICKS_A_S, what))
             return
         with self._lock:
             self._missed += 1

@@ -7,6 +7,7 @@ that have their defaults: a later version reads what an earlier one wrote as lon
 are new have defaults.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from fractions import Fraction
@@ -33,6 +34,7 @@ from leadline_controller.history.recorded import (
     Pulled,
     Recorded,
     Reported,
+    Seeded,
     Tested,
     Used,
 )
@@ -44,13 +46,23 @@ Item = TypeVar("Item")
 # The kinds of entries by their number in a block. New ones come last.
 _OF_CHANGES = (*get_args(ports.ClusterChange),)
 _KINDS: tuple[type, ...] = (
-    *(Began, Born, Reported, Pinged, Tested, Pulled, Learnt, Used, Decided, Missed),
+    *(Began, Born, Reported, Pinged, Tested, Pulled, Learnt, Used, Decided, Seeded, Missed),
     *_OF_CHANGES,
 )
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _REPORTED, _PINGED = _NUMBERS[Reported], _NUMBERS[Pinged]
 _OBJECTS = {kind.__name__: kind for kind in get_args(ClusterObject)}
 _WORKLOADS = list[tuple[str, frozenset[tuple[str, str]], float, float]]
+
+
+# Of what is no value of a recording's types: a text that is no Unicode, a number beyond 64 bits.
+ENTRY_ERRORS = (TypeError, ValueError, OverflowError)
+# Whatever a block made by a stranger brings about.
+_BLOCK_ERRORS = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, RuntimeError),
+    *(StopIteration, MemoryError),
+)
+_FRACTION = re.compile(r"-?[0-9]{1,200}(/[0-9]{1,200})?")  # no exponent, which takes hours
 
 
 class BlockError(ValueError):
@@ -93,19 +105,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 _BLOCK = msgspec.msgpack.Decoder(_Block)
 
 
-def encoded(entry: Entry) -> Raw | None:
-    """An entry as a block has it; None for one that stands in columns. Raises TypeError, ValueError
-    and OverflowError for what cannot be kept."""
-    what = entry.what
-    if isinstance(what, Reported | Pinged):
-        return None
-    return Raw(_ENCODER.encode(_lean(what.change if isinstance(what, Changed) else what)))
-
-
-def encode_block(entries: Sequence[Entry], others: Iterable[Raw | None] | None = None) -> bytes:
-    """A block of these entries. others: what `encoded` made of each. Raises as that does."""
-    if others is None:
-        others = [encoded(entry) for entry in entries]
+def encode_block(entries: Sequence[Entry]) -> bytes:
+    """A block of these entries. Raises ENTRY_ERRORS for what cannot be kept."""
+    others = [entry.what for entry in entries if not isinstance(entry.what, Reported | Pinged)]
     reports = [entry.what for entry in entries if isinstance(entry.what, Reported)]
     pings = [entry.what for entry in entries if isinstance(entry.what, Pinged)]
     readings, rounds = _Table[Any](), _Table[Any]()
@@ -116,7 +118,10 @@ def encode_block(entries: Sequence[Entry], others: Iterable[Raw | None] | None =
     block = _Block(
         kinds=bytes(_NUMBERS[_kind(entry.what)] for entry in entries),
         at_s=_floats([entry.at_s for entry in entries]),
-        others=[each for each in others if each is not None],
+        others=[
+            Raw(_ENCODER.encode(_lean(each.change if isinstance(each, Changed) else each)))
+            for each in others
+        ],
         reports=_messages(reports, [readings.add(_shape(each.reading)) for each in reports]),
         readings=[_fields_of(shape) for shape in readings.items],
         values={name: _floats(column) for name, column in values.items()},
@@ -156,7 +161,7 @@ def decode_block(data: bytes) -> list[Entry]:
         ]
     except BlockError:
         raise
-    except (ValueError, TypeError, LookupError, StopIteration, RuntimeError) as error:
+    except _BLOCK_ERRORS as error:
         raise BlockError(str(error) or type(error).__name__) from None
 
 
@@ -314,7 +319,7 @@ def _lean(value: Any) -> Any:
 
 
 def _fraction(kind: type, value: Any) -> Any:
-    if kind is Fraction and isinstance(value, str):
+    if kind is Fraction and isinstance(value, str) and _FRACTION.fullmatch(value):
         return Fraction(value)
     raise ValueError(f"expected {kind.__name__}")
 

@@ -17,8 +17,6 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from msgspec import Raw
-
 from leadline_controller.history.recorded import Began, Entry, Missed
 from leadline_controller.history.recording_blocks import (
     BlockError,
@@ -35,7 +33,7 @@ _FILE = struct.Struct("<8sHHI")  # magic, version, flags, check sum of these
 # Mark, flags, bytes and number of entries, times of the first and the last, check sums of the bytes
 # and of these.
 _BLOCK = struct.Struct("<4sIIIddII")
-_LARGEST, _LARGEST_EXPANDED = 1 << 27, 1 << 29
+_LARGEST, _LARGEST_EXPANDED = 1 << 27, 1 << 28
 _CHUNK = 1 << 20
 BLOCK_ENTRIES = 2048
 _NAME = re.compile(rf"([0-9]{{6,12}}){re.escape(SUFFIX)}")
@@ -84,16 +82,10 @@ class RecordingFile:
         self.size = 0
         self._append(head + zlib.crc32(head).to_bytes(4, "little"))
 
-    def write(
-        self,
-        entries: Sequence[Entry],
-        others: Iterable[Raw | None] | None = None,
-        *,
-        is_start: bool = False,
-    ) -> None:
-        """Append a block. others, and errors: as of `encode_block`. is_start: it tells what was
-        known when the file began."""
-        data = zlib.compress(encode_block(entries, others))
+    def write(self, entries: Sequence[Entry], *, is_start: bool = False) -> None:
+        """Append a block. is_start: it tells what was known when the file began. Raises as
+        `encode_block` does."""
+        data = zlib.compress(encode_block(entries))
         head = _BLOCK.pack(
             *(_MARK, _IS_START * is_start, len(data), len(entries)),
             *(entries[0].at_s, entries[-1].at_s, zlib.crc32(data), 0),

@@ -6,16 +6,16 @@ more turns the recording off: it is tried again rarely, with a file that begins 
 
 import logging
 import math
+import operator
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from msgspec import Raw
-
 from leadline_controller.history.recorded import Began, Entry, Missed
-from leadline_controller.history.recording_blocks import encoded
+from leadline_controller.history.recording_blocks import ENTRY_ERRORS, encode_block
 from leadline_controller.history.recording_files import (
     BLOCK_ENTRIES,
     RecordingFile,
@@ -32,7 +32,6 @@ _MIB = 2**20
 # What waits is written, and the disk has it, before it is a minute old.
 _WRITE_EVERY_S = 55.0
 _RETRY_S = 600.0
-_ENTRY_ERRORS = (TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +61,12 @@ class RecordingSettings:
 
 
 class Ring:
-    """The files of a folder. began: what a file begins with, now. start: what is
-    known already. size_bytes: of all files.
-    problem: why nothing is recorded, empty if it is. failed: entries that could not be kept."""
+    """The files of a folder. began: what a file begins with, of its time. start: what is known
+    already. size_bytes: of all files. problem: why nothing is recorded, empty if it is. failed:
+    entries that could not be kept."""
 
     def __init__(
-        self, settings: RecordingSettings, began: Callable[[], Began], start: Start
+        self, settings: RecordingSettings, began: Callable[[float], Began], start: Start
     ) -> None:
         assert settings.folder is not None  # noqa: S101  # `load` fills it in
         self.folder = settings.folder
@@ -140,23 +139,16 @@ class Ring:
         """Write a block. What cannot be kept, for example a text that is no Unicode, is left out:
         the other entries must not suffer."""
         assert self._file is not None  # noqa: S101  # its callers look
-        kept, others = list[Entry](), list[Raw | None]()
-        for entry in entries:
-            try:
-                others.append(encoded(entry))
-                kept.append(entry)
-            except _ENTRY_ERRORS as error:
-                self._fail(error, 1)
         try:
-            self._file.write(kept, others, is_start=is_start)
-        except _ENTRY_ERRORS as error:
-            self._fail(error, len(kept))
-            self._file.write([Entry(entries[0].at_s, Missed(len(kept)))])
-
-    def _fail(self, error: Exception, count: int) -> None:
-        if not self.failed:
-            log.error("%d entries cannot be recorded: %r; please report it", count, error)
-        self.failed += count
+            self._file.write(entries, is_start=is_start)
+        except ENTRY_ERRORS as error:
+            if not self.failed:
+                log.error("an entry cannot be recorded: %r; please report it", error)
+            left = [
+                each if _can_be_kept(each) else each._replace(what=Missed(1)) for each in entries
+            ]
+            self.failed += sum(map(operator.ne, left, entries))
+            self._file.write(left, is_start=is_start)
 
     def _open(self, at_s: float, *, continues: bool) -> None:
         try:
@@ -169,10 +161,11 @@ class Ring:
             self.size_bytes = sum(sizes.values()) + self._file_bytes
             number = number_of(files[-1]) + 1 if files else 1
             self._file = RecordingFile(path_of(self.folder, number), continues=continues)
-            entries = self._start.entries(self._began(), at_s)
+            entries = self._start.entries(self._began(at_s), at_s)
             while block := list(islice(entries, BLOCK_ENTRIES)):
                 self._put(block, is_start=True)
             self._file.sync()
+            _sync_folder(self.folder)
         except OSError as error:
             if self._file is not None:  # it has not even what it begins with
                 with suppress(OSError):
@@ -196,3 +189,20 @@ class Ring:
         self._retry_s, self._since_s = at_s + _RETRY_S, math.inf
         self._waiting.clear()
         self._close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names of its files. Raises OSError."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _can_be_kept(entry: Entry) -> bool:
+    try:
+        encode_block([entry])
+    except ENTRY_ERRORS:
+        return False
+    return True

@@ -9,7 +9,7 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock, Leadership
-from leadline_controller.history.recorded import Began
+from leadline_controller.history.recorded import Began, Seeded
 from leadline_controller.history.recording import Recording
 from leadline_controller.history.times import Moment
 from leadline_controller.settings import Settings
@@ -29,19 +29,31 @@ def recording(
     if not settings.recording.enabled:
         return None
 
-    def began() -> Began:
-        # So that a replay of any file breaks ties as the controller does from here on.
+    def fresh() -> int:
         seed = randbits(63) if settings.seed is None else settings.seed
         rule.random.seed(seed)
+        return seed
+
+    # The first file is of a controller that has not decided yet. At the beginning of each other one
+    # chance begins anew, so that a replay of it alone breaks ties as the controller did.
+    seed, has_begun = fresh(), False
+
+    def began(at_s: float) -> Began:
+        nonlocal seed, has_begun
+        if has_begun:
+            seed = fresh()
+            made.put(Seeded(seed))
+        has_begun = True
         moment = now()
+        unix_s = moment.unix_s(moment)
         return Began(
-            unix_s=moment.unix_s(moment),
+            unix_s=None if unix_s is None else unix_s - (clock.now_s() - at_s),
             version=__version__,
             cluster=settings.cluster,
             strategy=rule.strategy.name,
             options={name: str(value) for name, value in values_of(rule.strategy).items()},
             seed=seed,
-            preferences=str(settings.preferences),
+            preferences="off" if rule.prefer is None else str(settings.preferences),
             letter=rule.letter,
             assumed_load=settings.assumed_load,
             scheduler_name=settings.scheduler_name,

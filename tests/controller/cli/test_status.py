@@ -15,6 +15,7 @@ from leadline_controller import __version__
 from leadline_controller.cli.__main__ import run
 from leadline_controller.cli.status import overview
 from leadline_controller.framework.ports import ForbiddenError, UnavailableError
+from leadline_controller.history.recording import RecordingStatus
 from leadline_controller.history.times import Moment
 from leadline_controller.inspect.parts import Delivery
 from leadline_controller.kube.reachability import ReachabilityLog
@@ -212,6 +213,31 @@ async def test_whether_notifications_arrive(parts: Parts, leadline: Leadline) ->
         "ntfy at ntfy.lan: the last one has not arrived for 5m (no answer within 10 s)",
     ):
         assert said in shown.out, shown.out
+
+
+class Recorded:
+    """A recording that is as a test says."""
+
+    problem, missed = "", 0
+
+    def status(self) -> RecordingStatus:
+        return RecordingStatus(Path("/d/recordings"), 3 << 20, self.problem, self.missed)
+
+
+async def test_whether_it_records(parts: Parts, leadline: Leadline) -> None:
+    assert "recording" not in (await leadline("status")).out
+    parts.source.recording = recorded = Recorded()
+    assert "/d/recordings, 3Mi" in (await leadline("status")).out
+    recorded.missed = 7
+    shown = await leadline("doctor")
+    assert shown.code == 0
+    assert "note: recording /d/recordings: 7 entries since the start are not in it" in shown.out
+    recorded.problem = "No space left on device"
+    shown = await leadline("doctor", "-o", "wide")
+    assert shown.code == DEGRADED
+    assert shown.out.count("recording /d/recordings") == 1
+    assert "nothing is recorded: No space left on device" in shown.out
+    assert "/d/recordings, 3Mi; off: No space left on device" in shown.out
 
 
 async def test_the_doctor_spells_out_what_to_do(parts: Parts, leadline: Leadline) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
+from fractions import Fraction
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from leadline_controller.framework import ports
+from leadline_controller.framework.cluster_objects import Claim
 from leadline_controller.framework.model import Pod
 from leadline_controller.history.recorded import Began, Changed, Entry, Missed, Recorded, Reported
 from leadline_controller.history.recording_blocks import (
@@ -98,6 +100,15 @@ def test_no_changed_block_crashes_the_reader(at: int, by: bytes) -> None:
     except BlockError as error:
         said = str(error)
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("size", [b"1/0000000", b"1e9999999", b"1 / 12345", b"0x1234567"])
+def test_no_size_of_a_stranger_takes_hours(size: bytes) -> None:
+    claim = Claim("d", "c", size_bytes=Fraction(1234567, 9))
+    data = encode_block([Entry(1.0, Changed(ports.ObjectChanged(claim)))])
+    assert b"1234567/9" in data
+    with pytest.raises(BlockError):
+        decode_block(data.replace(b"1234567/9", size))
 
 
 # Files.

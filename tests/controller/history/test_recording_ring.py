@@ -56,7 +56,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ring(folder: Path, max_mb: int = 300, file_mb: int = 8) -> Ring:
     made = RecordingSettings(True, folder, max_mb, file_mb)
-    return Ring(made, lambda: BEGAN, Start())
+    return Ring(made, lambda _: BEGAN, Start())
 
 
 def record(made: Ring, told: list[Entry]) -> None:
@@ -165,7 +165,7 @@ def test_an_entry_that_cannot_be_kept_costs_only_itself(
     made.tick(200.0)
     record(made, [Entry(201.0, good)])
     made.end(300.0)
-    assert what(read_recording(tmp_path)) == [BEGAN, good, Missed(1), good]
+    assert what(read_recording(tmp_path)) == [BEGAN, Missed(1), good, Missed(1), good]
     assert made.failed == 2
     assert len(caplog.messages) == 1
 
@@ -281,7 +281,7 @@ class Shown:
             TimesToLive(),
         )
 
-    def _began(self) -> Began:
+    def _began(self, _: float) -> Began:
         self.began += 1
         return BEGAN
 

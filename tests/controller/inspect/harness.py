@@ -89,6 +89,7 @@ class FakeParts:
     unserved: dict[str, Unserved] = field(default_factory=dict)
     rescheduler: Any = None
     history: Any = None
+    recording: Any = None
 
     def __post_init__(self) -> None:
         harness = self.harness

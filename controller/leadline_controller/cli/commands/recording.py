@@ -14,7 +14,15 @@ from leadline_controller.cli import human
 from leadline_controller.cli.client import duration_s
 from leadline_controller.cli.errors import BadInput, Failed
 from leadline_controller.cli.listing import Listed, listing
-from leadline_controller.cli.output import Format, emit, output_option, progress, table, track
+from leadline_controller.cli.output import (
+    Format,
+    clean,
+    emit,
+    output_option,
+    progress,
+    table,
+    track,
+)
 from leadline_controller.framework.ports import NodeChanged, PodChanged, Relisted
 from leadline_controller.history.recorded import (
     Began,
@@ -228,20 +236,20 @@ def _shown(path: Path, found: _Found, damage: Damage) -> Iterator[RenderableType
     )
     for began in found.began:
         when = "an unknown time" if began.unix_s is None else human.moment(began.unix_s)
-        yield Text(f"begins at {when}: Leadline {began.version}, {began.strategy}")
+        yield Text(clean(f"begins at {when}: Leadline {began.version}, {began.strategy}"))
     if not found.is_whole:
         yield Text("its beginning is damaged")
     if damage.is_any:
         yield Text(_missing(damage))
     elif found.missed:
-        yield Text(f"{found.missed} entries are missing: the controller left them out")
+        yield Text(f"entries that the controller left out: {found.missed}")
 
 
 def _missing(damage: Damage) -> str:
     torn = "its end is torn" if damage.is_torn else ""
-    blocks = f"{damage.blocks} blocks are damaged" if damage.blocks else ""
+    blocks = f"damaged blocks: {damage.blocks}" if damage.blocks else ""
     said = ", ".join(each for each in (blocks, torn) if each)
-    return f"{said} ({damage.what}), at least {damage.entries} entries with them"
+    return clean(f"{said} ({damage.what}); entries missing: {damage.entries} or more")
 
 
 def _said(error: Exception) -> str:
