@@ -160,7 +160,7 @@ class RecordedParts:
             self.telemetry.estimate_rtts(self.clock.at_s)
             self.journal.boards.look(await NodeReader(self).statuses())
         except Exception as error:  # noqa: BLE001  # as above
-            raise RecordingError(f"the recording ends, and its cluster makes no sense: {error!r}") from None
+            raise RecordingError(f"the recording's cluster makes no sense: {error!r}") from None
 
     def _now(self) -> Moment:
         return Moment("recording", self.clock.unix_s, 0.0)

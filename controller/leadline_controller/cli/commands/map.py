@@ -16,6 +16,7 @@ from leadline_controller.serve.settings import ServeError
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option(
     "--port",
+    metavar="PORT",
     type=click.IntRange(0, 65535),
     default=0,
     show_default=True,
@@ -37,7 +38,7 @@ async def _serve(path: Path, port: int) -> None:
             with progress("reading") as report:
                 address, recorded = await stack.enter_async_context(serving(path, port, report))
         except RecordingError as error:
-            raise BadInput(str(error)) from None
+            raise BadInput(clean(error)) from None
         except OSError as error:
             raise BadInput(f"{error.filename or path}: {error.strerror}") from None
         except ServeError as error:
