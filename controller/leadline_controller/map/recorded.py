@@ -238,6 +238,8 @@ class RecordedParts:
                 self.telemetry.birth(agent, stamp)
             case Reported(node, stamp, reading):
                 self.telemetry.report(node, stamp, reading)
+                # What the broker says of agents is not recorded. One that reports is online.
+                self.telemetry.status(node, stamp.boot_id, stamp.session, online=True)
             case Pinged(node, stamp, rounds):
                 self.telemetry.rtts(node, stamp, rounds)
             case Tested(test):

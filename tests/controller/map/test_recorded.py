@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from leadline_controller.cli.__main__ import run
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
-from leadline_controller.history.recorded import Born, Changed, Decided, Entry
+from leadline_controller.history import recorded as recorded_module
+from leadline_controller.history.recorded import Born, Changed, Decided, Entry, Reported
 from leadline_controller.history.recording_files import (
     RecordingError,
     path_of,
@@ -146,6 +147,25 @@ async def test_a_quiet_time_and_a_restart_with_another_clock_are_in_their_places
     assert [at for at in hours if at >= 3600] == [7180 + 60 * at for at in range(5)]
 
 
+async def test_an_agent_that_reports_is_online_until_it_is_silent(tmp_path: Path) -> None:
+    """The controller started while the agents ran: their births are the broker's copies."""
+    told, silent_s = [], 400.0
+    for at_s, what in story(20)[:-1]:
+        if isinstance(what, Born):
+            what = replace(what, stamp=replace(what.stamp, retained=True))
+        is_of_b = isinstance(what, recorded_module.Tested) or (
+            isinstance(what, Reported) and what.node == "b"
+        )
+        if not (is_of_b and at_s > silent_s):
+            told.append(Entry(at_s, what))
+    async with map_of_entries(tmp_path, told) as (get, _):
+        before = await get("overview", unix_s=BEGAN_UNIX_S + 180)
+        after = await get("overview", unix_s=BEGAN_UNIX_S + 900)
+        end = await get("overview")
+    assert values_of(before, "agent") == {"a": "online", "b": "online"}
+    assert [values_of(each, "agent")["b"] for each in (after, end)] == ["silent", "silent"]
+
+
 async def test_what_is_damaged_is_left_out_and_said(tmp_path: Path) -> None:
     told = story(500)
     path = tmp_path / "told.recording"
@@ -165,7 +185,7 @@ async def test_what_is_damaged_is_left_out_and_said(tmp_path: Path) -> None:
 async def test_a_cluster_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     huge = Node("huge", {"cpu": 2**64 - 1, "memory": 2**64 - 1, "pods": 1})
     told = [*story(1)[:-1], Entry(160.0, Changed(Relisted((huge,), ())))]
-    with pytest.raises(RecordingError, match="its cluster makes no sense: ValueError"):
+    with pytest.raises(RecordingError, match="'s cluster makes no sense: ValueError"):
         async with map_of_entries(tmp_path, told):
             pass
 
