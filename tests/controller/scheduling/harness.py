@@ -63,7 +63,7 @@ class SchedulerHarness:
         warm_up_s = options.pop("warm_up_s", 0.0)
         self.step = DecisionStep(
             *(self.state, self.telemetry, self.decisions, rule, self.clock, warm_up_s),
-            options.pop("on_decision", lambda _: None),
+            on_decision=options.pop("on_decision", lambda _: None),
         )
         self.phases: list[str] = []
         self.victims: list[int] = []
