@@ -331,6 +331,14 @@ class ClusterState:
     def view(self, telemetry: TelemetryState, now_s: float, pod: Pod | None = None) -> ClusterView:
         """The cluster for a decision at `now_s`; a copy. Room that is reserved counts as used,
         except what is kept for `pod`."""
+        return self._reservations.apply(self.unreserved_view(telemetry, now_s), pod)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """The rooms that are kept now and that no pod was placed in."""
+        return self._reservations.free()
+
+    def unreserved_view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
+        """As `view`, but room that is reserved does not count."""
         table = self.table
         if self._occupancy.is_bloated():
             self._recount()
@@ -339,7 +347,7 @@ class ClusterState:
         recent.look(table, telemetry, now_s, requested_mbps)
         recently_placed, rates_unknown = recent.counts
         assumed = AssumedLoad(recent.measured, recent.expected, rates_unknown)
-        view = ClusterView(
+        return ClusterView(
             table=table,
             requested={name: column.copy() for name, column in counted.requested.items()},
             metrics=recent.metrics if self._assumes_load else recent.measured,
@@ -360,7 +368,6 @@ class ClusterState:
                 (each, table.index[node]) for each, node in self.nominated() if node in table.index
             ),
         )
-        return self._reservations.apply(view, pod)
 
     def look(self, telemetry: TelemetryState, now_s: float) -> None:
         """Take in the boards' reports between decisions; see RecentPods."""

@@ -3,7 +3,7 @@ is namespace/name, that of any other object its name.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -220,6 +220,14 @@ class PodSelectors:
         self._owners: dict[tuple[str, str, str], Selector] = {}
         for each in selectors:
             self.put(each)
+
+    def __iter__(self) -> Iterator[PodSelector]:
+        """All selectors that select something."""
+        for (namespace, _, _), services in self._services.items():
+            for name, selector in services.items():
+                yield PodSelector("Service", namespace, name, selector)
+        for (kind, namespace, name), selector in self._owners.items():
+            yield PodSelector(kind, namespace, name, selector)
 
     def put(self, made: PodSelector) -> bool:
         """Add or replace a selector. Whether that changed anything."""
