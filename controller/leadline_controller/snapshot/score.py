@@ -6,19 +6,23 @@ kept here.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import numpy as np
 
 from leadline_controller.cluster.reservations import Reservations
+from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchStrategy, plan_batch
-from leadline_controller.framework.cycle import Decision, Rule
+from leadline_controller.framework.cycle import Decision, Rule, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.explanation import assumed, load_document, measured
+from leadline_controller.preferences import rule as preference_rule
 from leadline_controller.scheduling.kept_room import decide_in_room
 from leadline_controller.snapshot.snapshot import Snapshot
+from leadline_controller.snapshot.stated import StatedRule
 
 Document = dict[str, Any]
 
@@ -30,6 +34,20 @@ class Scoring:
     head: Document  # strategy, options and better
     decisions: Iterator[Decision]  # made lazily
     tail: Document  # the migrations of a batch strategy, else empty
+
+
+def rule_of(stated: StatedRule, strategy: Strategy) -> Rule:
+    """The stated rule, with its seed at the beginning, or 0 where none is stated. strategy: the one
+    that it names. Raises OptionError."""
+    preferences = "off" if stated.preferences is None else stated.preferences
+    return Rule(
+        strategy,
+        FILTERS,
+        Random(stated.seed or 0),  # noqa: S311  # breaks ties, no secret
+        preference_rule(preferences),
+        letter=stated.letter,
+        seed=stated.seed,
+    )
 
 
 def start_scoring(

@@ -30,7 +30,7 @@ from leadline_controller.kubeobjects.writing import (
 )
 from leadline_controller.snapshot.anonymous import Collected
 from leadline_controller.snapshot.snapshot import API_VERSION, KIND, RESOURCES, Snapshot
-from leadline_controller.snapshot.stated import StatedRule
+from leadline_controller.snapshot.stated import MAX_VALUE, StatedRule
 from leadline_controller.telemetry.coordinates import EstimatesOf
 
 _LISTS = {kind: field for field, kind in RESOURCES.items()}
@@ -241,7 +241,8 @@ class _Columns:
         made = without_empty(found)
         if measured.errors.size:  # also where all are unknown: it says that comparisons know them
             errors = dict(zip(METRICS, measured.errors[at].tolist(), strict=True))
-            made["metric_errors"] = {name: error for name, error in errors.items() if error}
+            # Of a link without any bound it is as large as a number can be.
+            made["metric_errors"] = {n: min(e, MAX_VALUE) for n, e in errors.items() if e}
         made["download_queue"] = self._queue(at, names)
         return made
 
