@@ -125,7 +125,7 @@ def _containers(pod: Pod, names: Names) -> list[Manifest]:
     limits = write_amounts(pod.limits, names)
     requests = {name: amount for name, amount in pod.requests.items() if name != PODS}
     # What is limited and not requested would else be requested.
-    asked = {**dict.fromkeys(pod.limits, 0), **requests}
+    asked = {**requests, **{name: 0 for name in pod.limits if name not in requests}}
     ports = [
         without_empty(
             {

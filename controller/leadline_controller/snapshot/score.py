@@ -78,7 +78,8 @@ def start_scoring(
     if not isinstance(strategy, BatchStrategy):
         return Scoring(head, _in_turn(view, wanted, rule, kept), {})
     crowded = kept.apply(view, None)
-    plan, _, batch = plan_batch(crowded, wanted, snapshot.running, rule)
+    staying = [(pod, at) for pod, at in snapshot.running if not pod.terminating]
+    plan, _, batch = plan_batch(crowded, wanted, staying, rule)
     names = view.table.names
     migrations = [
         {"pod": m.pod.key, "from": names[m.source], "to": names[m.target], "why": m.why}

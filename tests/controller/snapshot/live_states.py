@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -81,6 +82,11 @@ class LiveState:
     def __post_init__(self) -> None:
         random = self.random = Random(f"live {self.seed}")
         self.case = copy.deepcopy(self.case or cases(self.seed))
+        for number in range(random.choice((0, 4, 8))):
+            more = copy.deepcopy(random.choice(self.case["nodes"]))
+            more["metadata"]["name"] = f"x{number}"
+            more["metadata"].get("labels", {}).pop("kubernetes.io/hostname", None)
+            self.case["nodes"].append(more)
         self.clock = Hand()
         self.telemetry = TelemetryState(TTL)
         self.assumes_load = random.random() < 0.8
@@ -114,22 +120,7 @@ class LiveState:
     def _list(self) -> None:
         random = self.random
         for node in self.case["nodes"]:
-            labels = node["metadata"].setdefault("labels", {})
-            labels.setdefault("kubernetes.io/hostname", node["metadata"]["name"])
-            labels["kubernetes.io/arch"] = random.choice(("arm64", "amd64"))
-            if random.random() < 0.7:
-                labels["leadline.dev/tier"] = random.choice(("edge", "edge", "cloud"))
-            if random.random() < 0.4:
-                labels["leadline.dev/class"] = random.choice(("pi4", "pi5"))
-            if random.random() < 0.2:
-                labels["leadline.dev/bandwidth-mbps"] = random.choice(("100", "33.3"))
-            if random.random() < 0.2:
-                labels["leadline.dev/preferred-node"] = "true"
-            if random.random() < 0.3:
-                labels["node-role.kubernetes.io/control-plane"] = "true"
-            for condition in node.get("status", {}).get("conditions", ()):
-                if condition["type"] == "Ready" and random.random() < 0.05:
-                    condition["status"] = "False"
+            self._label(node)
         pods = [self._dressed(each) for each in self.case.get("pods") or ()]
         for number in range(random.choice((0, 1, 3))):
             more = copy.deepcopy(self.case["pod"])
@@ -153,6 +144,25 @@ class LiveState:
             }
             app = {"app": labels.get("app", "web")}
             self.state.use_profiles(ServiceProfiles([ServiceProfile("default", app, boards)]))
+
+    def _label(self, node: dict[str, Any]) -> None:
+        random = self.random
+        labels = node["metadata"].setdefault("labels", {})
+        labels.setdefault("kubernetes.io/hostname", node["metadata"]["name"])
+        labels["kubernetes.io/arch"] = random.choice(("arm64", "amd64"))
+        if random.random() < 0.7:
+            labels["leadline.dev/tier"] = random.choice(("edge", "edge", "cloud"))
+        if random.random() < 0.4:
+            labels["leadline.dev/class"] = random.choice(("pi4", "pi5"))
+        if random.random() < 0.2:
+            labels["leadline.dev/bandwidth-mbps"] = random.choice(("100", "33.3"))
+        if random.random() < 0.2:
+            labels["leadline.dev/preferred-node"] = "true"
+        if random.random() < 0.3:
+            labels["node-role.kubernetes.io/control-plane"] = "true"
+        for condition in node.get("status", {}).get("conditions", ()):
+            if condition["type"] == "Ready" and random.random() < 0.05:
+                condition["status"] = "False"
 
     def _dressed(self, pod: dict[str, Any]) -> dict[str, Any]:
         """With annotations, images and an owner."""
@@ -197,44 +207,48 @@ class LiveState:
         self.clock.time_s = 1000.0
         for name in heard:
             self.telemetry.birth(Agent(name, interval_s=10), self._stamp(name))
-        for _ in range(3):
+        lost = {frozenset(random.choices(self.names, k=2)) for _ in range(random.choice((0, 0, 1, 3)))}
+        for _ in range(4):
             self.clock.time_s += random.uniform(5, 10)
             for name in heard:
-                if random.random() < 0.85:
-                    self._report(name)
-            for a in heard:
-                rounds = {
-                    b: PingRound(random.uniform(0.5, 80))
-                    if random.random() < 0.9
-                    else PingRound(None, 1, 0)
-                    for b in heard
-                    if b != a and (hash_of(a, b) % 3 or random.random() < 0.2)
-                }
-                if rounds:
-                    self.telemetry.rtts(a, self._stamp(a), rounds)
+                self._report(name, 0.85)
+            for name in heard:
+                self._ping(name, heard, lost)
         for a in heard:
-            b = random.choice(heard)
-            if a != b and random.random() < 0.6:
-                self.telemetry.bandwidth(
-                    BandwidthTest(
-                        a,
-                        b,
-                        random.uniform(5, 900),
-                        random.choice((0.05, 3.0)),
-                        self.clock.now_s(),
-                        is_hindered=random.random() < 0.3,
-                    )
-                )
+            self._test(a, random.choice(heard))
         if random.random() < 0.6:
             self.telemetry.estimate_rtts(self.clock.now_s())
         self.clock.time_s += random.uniform(0, 70) if random.random() < 0.3 else 1.0
         for name in heard:
-            if random.random() < 0.7:
-                self._report(name)
+            self._report(name, 0.7)
         self.state.look(self.telemetry, self.clock.now_s())
 
-    def _report(self, name: str) -> None:
+    def _ping(self, a: str, heard: Sequence[str], lost: Set[frozenset[str]]) -> None:
+        """A round of pings to most others; some pairs are never measured, some lose all packets."""
+        rounds = {
+            b: PingRound(None, 1, 0)
+            if frozenset((a, b)) in lost
+            else PingRound(1.0 + distance(a, b) * self.random.uniform(0.9, 1.1))
+            for b in heard
+            if b != a and distance(a, b) % 3
+        }
+        if rounds:
+            self.telemetry.rtts(a, self._stamp(a), rounds)
+
+    def _test(self, a: str, b: str) -> None:
+        """A test of bandwidth between two boards."""
         random = self.random
+        if a != b and random.random() < 0.6:
+            seconds, hindered = random.choice((0.05, 3.0)), random.random() < 0.3
+            mbps = random.uniform(5, 900)
+            self.telemetry.bandwidth(
+                BandwidthTest(a, b, mbps, seconds, self.clock.now_s(), is_hindered=hindered)
+            )
+
+    def _report(self, name: str, chance: float) -> None:
+        random = self.random
+        if random.random() > chance:
+            return
         values = {
             "cpu_percent": random.choice((10.0, random.uniform(0, 100))),
             "memory_percent": random.uniform(5, 95),
@@ -301,7 +315,6 @@ class LiveState:
         self.state.apply(PodChanged(pod))
 
 
-def hash_of(a: str, b: str) -> int:
-    """The same for a pair in both directions, whatever the hash seed."""
-    first, second = sorted((a, b))
-    return sum(map(ord, f"{first}/{second}"))
+def distance(a: str, b: str) -> int:
+    """The same in both directions, whatever the hash seed, ms."""
+    return sum(map(ord, a)) * sum(map(ord, b)) % 83
