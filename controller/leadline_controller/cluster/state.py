@@ -49,6 +49,7 @@ from leadline_controller.framework.view import (
 )
 from leadline_controller.telemetry.state import TelemetryState
 
+_RUN_GAP_S = 1.0  # between two decisions of one run, at most
 # What frees when room is kept no longer.
 _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
 
@@ -69,6 +70,7 @@ class ClusterState:
         unix_offset_s: Callable[[], float | None] = lambda: time.time() - time.monotonic(),
     ) -> None:
         self.listed = False
+        self.run_seen_s = -np.inf  # when the run's last decision was, on the clock of decisions
         self.images = ImageState()
         self.recent = RecentPods(unix_offset_s)
         self._assumes_load = assumes_load
@@ -320,6 +322,10 @@ class ClusterState:
         control_plane = [name for name, node in self._nodes.items() if node.is_control_plane]
         known = [name for name, _ in users.most_common() if name in self._nodes]
         return list(dict.fromkeys((*sorted(control_plane), *known)))
+
+    def is_run_over(self, now_s: float) -> bool:
+        """Whether a decision now would be the first one of a new run."""
+        return now_s - self.run_seen_s > _RUN_GAP_S
 
     def begin_run(self) -> None:
         """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2), and pods

@@ -13,8 +13,6 @@ from leadline_controller.history.log import PENDING, DecisionLog
 from leadline_controller.scheduling.kept_room import decide_in_room
 from leadline_controller.telemetry.state import TelemetryState
 
-_RUN_GAP_S = 1.0
-
 
 class DecisionStep:
     """Filters and scores the nodes for one pod at a time, and records each decision in the log.
@@ -38,7 +36,6 @@ class DecisionStep:
         self._warm_up_s = warm_up_s
         self._options = values_of(rule.strategy)
         self._warm_by_s: float | None = None
-        self._last_view_s = float("-inf")
 
     def not_ready_reason(self) -> str | None:
         """Why there can be no decisions yet, in one sentence; None when there can."""
@@ -67,9 +64,9 @@ class DecisionStep:
         """The view for a decision that is made now. Decisions no more than a second apart belong
         to one run."""
         now_s = self.clock.now_s()
-        if now_s - self._last_view_s > _RUN_GAP_S:
+        if self.state.is_run_over(now_s):
             self.state.begin_run()
-        self._last_view_s = now_s
+        self.state.run_seen_s = now_s
         return self.view(pod)
 
     def decide(

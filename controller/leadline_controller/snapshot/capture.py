@@ -5,6 +5,8 @@ It reads the state in the event loop; writing the snapshot may then take its tim
 
 from dataclasses import replace
 
+import numpy as np
+
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.cluster_objects import PodSelectors
 from leadline_controller.framework.cycle import Rule
@@ -25,6 +27,8 @@ def capture(
     """The cluster, the rule, and the pending pods of this scheduler, None for those of all, in the
     order in which a scheduler takes them."""
     view = state.unreserved_view(telemetry, now_s)
+    if state.is_run_over(now_s):
+        view = replace(view, placed_in_run=np.zeros_like(view.placed_in_run), charged_in_run={})
     index = view.table.index
     running = tuple(
         (pod, index[node])

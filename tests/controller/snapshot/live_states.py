@@ -207,7 +207,9 @@ class LiveState:
         self.clock.time_s = 1000.0
         for name in heard:
             self.telemetry.birth(Agent(name, interval_s=10), self._stamp(name))
-        lost = {frozenset(random.choices(self.names, k=2)) for _ in range(random.choice((0, 0, 1, 3)))}
+        lost = {
+            frozenset(random.choices(self.names, k=2)) for _ in range(random.choice((0, 0, 1, 3)))
+        }
         for _ in range(4):
             self.clock.time_s += random.uniform(5, 10)
             for name in heard:
