@@ -47,6 +47,8 @@ Manifest = dict[str, Any]
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  # Kubernetes' wildcard, nothing binds here
 _STANDARD = ("cpu", "memory", "pods", "ephemeral-storage")
 _PUBLIC_PREFIXES = ("hugepages-", "attachable-volumes-", "kubernetes.io/")
+_VERSIONS = ("", "v1", "apps/v1", "batch/v1")
+_OWNERS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "Node")
 _DISK_FIELDS = {each.name: each.encode_name for each in structs.fields(VolumeSource)}
 _SOME_TIME = "2000-01-01T00:00:00Z"  # of a deletion, of which only that it is asked for counts
 
@@ -114,9 +116,11 @@ def write_pod(pod: Pod, names: Names, node: str | None = None) -> Manifest:
 
 def _kind_of(owner: Owner, names: Names) -> Manifest:
     """Kinds that Kubernetes does not have may be anybody's word."""
-    if owner.api_version in ("", "v1", "apps/v1", "batch/v1"):
-        return {"apiVersion": owner.api_version, "kind": owner.kind}
-    return {"apiVersion": names("api", owner.api_version), "kind": names("kind", owner.kind)}
+    version, kind = owner.api_version, owner.kind
+    return {
+        "apiVersion": version if version in _VERSIONS else names("api", version),
+        "kind": kind if kind in _OWNERS else names("kind", kind),
+    }
 
 
 def _containers(pod: Pod, names: Names) -> list[Manifest]:

@@ -51,6 +51,7 @@ from leadline_controller.snapshot.stated import (
 
 API_VERSION = "leadline.dev/v1"
 KIND = "ClusterSnapshot"
+MAX_BYTES = 64 * 1024 * 1024  # 1,000 boards with 10,000 pods take 10 MB
 _DEFAULT_PODS = 110  # the kubelet's
 _MAX_RESOURCES = 256  # in requests and nodes; real clusters have a dozen
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
@@ -107,7 +108,7 @@ def load_snapshot(path: Path) -> Snapshot:
     and what was expected."""
     is_input = str(path) == "-"
     try:
-        return read_snapshot(read_document(None if is_input else path))
+        return read_snapshot(read_document(None if is_input else path, MAX_BYTES))
     except FieldError as error:
         raise FieldError(f"{'standard input' if is_input else path}: {error}") from None
 

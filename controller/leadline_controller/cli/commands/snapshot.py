@@ -1,6 +1,7 @@
 """Write the cluster, as the controller sees it now, as a snapshot."""
 
 import json
+from typing import Any
 
 import click
 from leadline_wire.v1 import control_pb2 as pb
@@ -46,12 +47,6 @@ def snapshot(output: str, anonymize: bool, endpoint: Endpoint) -> None:
     import yaml
 
     # libyaml's is ten times as fast, where PyYAML has it.
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    yaml.dump(
-        json.loads(text),
-        click.get_text_stream("stdout"),
-        dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=_WIDTH,
-    )
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": _WIDTH}
+    click.echo(yaml.dump(json.loads(text), Dumper=dumper, **options), nl=False)
