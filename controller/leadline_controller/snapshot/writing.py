@@ -75,7 +75,7 @@ def _document(snapshot: Snapshot, names: Names) -> Manifest:
                 "pods": [*running, *pending],
                 "problems": [
                     {"pod": _key(pod, names), "problem": names.sentence(pod.problem)}
-                    for pod in snapshot.pods
+                    for pod in (*(each for each, _ in snapshot.running), *snapshot.pods)
                     if pod.problem
                 ],
                 "nominations": [
