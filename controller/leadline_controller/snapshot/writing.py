@@ -59,6 +59,8 @@ def _document(snapshot: Snapshot, names: Names) -> Manifest:
     for each in _objects(snapshot):
         kind, manifest = write_object(each, names)
         objects[_LISTS[kind]].append(manifest)
+    for listed in objects.values():
+        listed.sort(key=_by_name)
     running = [write_pod(pod, names, view.table.names[at]) for pod, at in snapshot.running]
     pending = [write_pod(pod, names) for pod in snapshot.pods]
     images, held = _images(snapshot, names)
@@ -100,6 +102,11 @@ def _document(snapshot: Snapshot, names: Names) -> Manifest:
             }
         ),
     }
+
+
+def _by_name(manifest: Manifest) -> tuple[str, str]:
+    metadata = manifest["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
 
 
 def _key(pod: Pod, names: Names) -> str:

@@ -94,6 +94,13 @@ def test_a_snapshot_decides_as_its_cluster(strategy: str) -> None:
     assert sum(assert_equal(LiveState(seed, strategy)) for seed in range(8)) > 5
 
 
+def test_what_is_read_is_written_again() -> None:
+    for seed in range(16):
+        document = document_of(LiveState(seed, STRATEGY_NAMES[seed % len(STRATEGY_NAMES)]))
+        again = write_snapshot(read_snapshot(document))
+        assert json.loads(json.dumps(again)) == document, f"seed {seed}"
+
+
 @pytest.mark.experiment
 @pytest.mark.parametrize("strategy", STRATEGY_NAMES)
 def test_snapshots_of_500_states_decide_as_their_clusters(strategy: str) -> None:
