@@ -24,7 +24,7 @@ from leadline_controller.strategies import STRATEGIES
 
 from tests.controller.scheduling.paper_cluster import OPTIONS, SCENARIOS, reported
 from tests.kube.api import Api
-from tests.kube.test_runs import PODS, add_cluster
+from tests.kube.paper_scenes import PODS, add_cluster
 from tests.kube.volume_bench import NAME, Bench, scheduling, until
 
 pytestmark = pytest.mark.cluster

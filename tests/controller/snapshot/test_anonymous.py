@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from leadline_controller.snapshot.snapshot import Snapshot, read_snapshot
 
+from tests.controller.snapshot.live_decisions import decided_offline, document_of
 from tests.controller.snapshot.live_states import STRATEGY_NAMES, LiveState
-from tests.controller.snapshot.test_live import decided_offline, document_of
 
 # Where manifests have names of somebody's.
 _MAPS = ("labels", "matchLabels", "nodeSelector", "selector")
