@@ -61,8 +61,8 @@ def read_rule(root: Fields) -> StatedRule | None:
     rule.only("strategy", "options", "preferences", "letter", "assumed_load", "seed")
     options = rule.object("options")
     for name, value in options.data.items():
-        if not isinstance(value, str):
-            options.number(name)
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise options.error(name, "a number or a word")
     preferences = rule.raw("preferences")
     if preferences is not None and preferences not in ("on", "off"):
         # YAML reads these words without quotes as true and false.

@@ -89,10 +89,13 @@ def test_decisions_are_the_same_but_for_the_names(strategy: str) -> None:
 
 
 @pytest.mark.experiment
-@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
-def test_decisions_on_500_states_are_the_same_but_for_the_names(strategy: str) -> None:
-    states = (LiveState(seed, strategy) for seed in range(1000, 1500))
-    assert sum(map(assert_same_decisions, states)) > 500
+@pytest.mark.parametrize("first", range(1000, 1500, 100))
+def test_decisions_on_500_states_are_the_same_but_for_the_names(first: int) -> None:
+    states = (
+        LiveState(seed, STRATEGY_NAMES[seed % len(STRATEGY_NAMES)])
+        for seed in range(first, first + 100)
+    )
+    assert sum(map(assert_same_decisions, states)) > 100
 
 
 def test_no_name_is_left() -> None:
