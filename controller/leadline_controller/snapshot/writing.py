@@ -20,14 +20,9 @@ from leadline_controller.framework.model import PODS, Layer, Node, Pod
 from leadline_controller.framework.services import Service
 from leadline_controller.framework.view import METRICS, ClusterView, Floats
 from leadline_controller.kubeobjects.names import HOSTNAME, Names
-from leadline_controller.kubeobjects.writing import (
-    Manifest,
-    resource_name,
-    without_empty,
-    write_amounts,
-    write_object,
-    write_pod,
-)
+from leadline_controller.kubeobjects.object_writer import write_object
+from leadline_controller.kubeobjects.pod_writer import resource_name, write_amounts, write_pod
+from leadline_controller.kubeobjects.selectors import Manifest, without_empty
 from leadline_controller.snapshot.anonymous import Collected
 from leadline_controller.snapshot.snapshot import API_VERSION, KIND, RESOURCES, Snapshot
 from leadline_controller.snapshot.stated import MAX_VALUE, StatedRule

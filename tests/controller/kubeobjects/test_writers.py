@@ -15,7 +15,8 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.kubeobjects.names import Names
-from leadline_controller.kubeobjects.writing import write_object, write_pod
+from leadline_controller.kubeobjects.object_writer import write_object
+from leadline_controller.kubeobjects.pod_writer import write_pod
 
 from tests.kube import generator
 from tests.kube.compare import KINDS
