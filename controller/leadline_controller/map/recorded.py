@@ -50,6 +50,7 @@ from leadline_controller.map.server import WebServer
 from leadline_controller.map.settings import WebSettings
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.scheduling.shadow import Shadow
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.series import FINE, Block
 from leadline_controller.telemetry.session import BrokerStatus
@@ -98,6 +99,7 @@ class RecordedParts:
     loop."""
 
     scheduler: Scheduler | None = None
+    shadow: Shadow | None = None
     advises = False
     leadership = SOLE_LEADER
     # Which addresses the controller allowed is not recorded.

@@ -35,4 +35,5 @@ def scheduling_rule(settings: Settings) -> Rule:
         Random(settings.seed),  # noqa: S311  # breaks ties, no secret
         rule(settings.preferences),
         letter=settings.letter,
+        seed=settings.seed,
     )

@@ -8,6 +8,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class GetSnapshotRequest(_message.Message):
+    __slots__ = ("anonymous",)
+    ANONYMOUS_FIELD_NUMBER: _ClassVar[int]
+    anonymous: bool
+    def __init__(self, anonymous: _Optional[bool] = ...) -> None: ...
+
+class SnapshotPart(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: bytes
+    def __init__(self, json: _Optional[bytes] = ...) -> None: ...
+
 class GetVersionRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

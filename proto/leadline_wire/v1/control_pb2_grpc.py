@@ -92,6 +92,11 @@ class InspectionStub:
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.WatchRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_control__pb2.WatchEvent.FromString,
                 _registered_method=True)
+        self.GetSnapshot = channel.unary_stream(
+                '/leadline.v1.Inspection/GetSnapshot',
+                request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.FromString,
+                _registered_method=True)
 
 
 class InspectionServicer:
@@ -171,6 +176,13 @@ class InspectionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSnapshot(self, request, context):
+        """What decisions depend on now, as a document that `leadline score` reads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InspectionServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -228,6 +240,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=leadline__wire_dot_v1_dot_control__pb2.WatchRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_control__pb2.WatchEvent.SerializeToString,
+            ),
+            'GetSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetSnapshot,
+                    request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -528,6 +545,33 @@ class Inspection:
             '/leadline.v1.Inspection/Watch',
             leadline__wire_dot_v1_dot_control__pb2.WatchRequest.SerializeToString,
             leadline__wire_dot_v1_dot_control__pb2.WatchEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/leadline.v1.Inspection/GetSnapshot',
+            leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,8 @@ class InspectionStub:
     """NOT_FOUND when no decision about the pod is remembered."""
     Watch: _grpc.UnaryStreamMultiCallable[_control_pb2.WatchRequest, _control_pb2.WatchEvent]
     """The state as it is, then every change, until the caller hangs up."""
+    GetSnapshot: _grpc.UnaryStreamMultiCallable[_control_pb2.GetSnapshotRequest, _control_pb2.SnapshotPart]
+    """What decisions depend on now, as a document that `leadline score` reads."""
 
 @_typing.type_check_only
 class InspectionAsyncStub(InspectionStub):
@@ -79,6 +81,8 @@ class InspectionAsyncStub(InspectionStub):
     """NOT_FOUND when no decision about the pod is remembered."""
     Watch: _aio.UnaryStreamMultiCallable[_control_pb2.WatchRequest, _control_pb2.WatchEvent]  # type: ignore[assignment]
     """The state as it is, then every change, until the caller hangs up."""
+    GetSnapshot: _aio.UnaryStreamMultiCallable[_control_pb2.GetSnapshotRequest, _control_pb2.SnapshotPart]  # type: ignore[assignment]
+    """What decisions depend on now, as a document that `leadline score` reads."""
 
 class InspectionServicer(metaclass=_abc_1.ABCMeta):
     """Read-only view of a running controller. Ages are seconds at the time of the answer."""
@@ -167,5 +171,13 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_control_pb2.WatchEvent], _abc.AsyncIterator[_control_pb2.WatchEvent]]:
         """The state as it is, then every change, until the caller hangs up."""
+
+    @_abc_1.abstractmethod
+    def GetSnapshot(
+        self,
+        request: _control_pb2.GetSnapshotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_control_pb2.SnapshotPart], _abc.AsyncIterator[_control_pb2.SnapshotPart]]:
+        """What decisions depend on now, as a document that `leadline score` reads."""
 
 def add_InspectionServicer_to_server(servicer: InspectionServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
