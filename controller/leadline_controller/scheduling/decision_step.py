@@ -17,9 +17,10 @@ from leadline_controller.telemetry.state import TelemetryState
 class DecisionStep:
     """Filters and scores the nodes for one pod at a time, and records each decision in the log.
     warm_up_s: how long the first decision may wait for the metrics of every ready node, since a
-    controller that has just started knows none. seed: of the chance that breaks ties. With it, a
-    pod and a view give the same decision whenever it is made, so that it can be made again.
-    on_decision: called after a decision is recorded."""
+    controller that has just started knows none. on_decision: called after a decision is recorded.
+
+    With the rule's seed, a pod and a view give the same decision whenever it is made, so that it
+    can be made again."""
 
     def __init__(
         self,
@@ -29,7 +30,6 @@ class DecisionStep:
         rule: Rule,
         clock: Clock,
         warm_up_s: float = 0.0,
-        seed: int = 0,
         on_decision: Callable[[Decision], None] = lambda _: None,
     ) -> None:
         self.state = state
@@ -37,7 +37,7 @@ class DecisionStep:
         self.decisions = decisions
         self.rule = rule
         self.clock = clock
-        self.seed = seed
+        self.seed = rule.seed or 0
         self._warm_up_s = warm_up_s
         self._options = values_of(rule.strategy)
         self._on_decision = on_decision

@@ -52,8 +52,8 @@ class Numbered(Names):
         self._other, self._compared = other, compared
 
     def __call__(self, kind: str, name: str) -> str:
-        """The replacement."""
-        return self._other[kind, name]
+        """The replacement. A uid stays: it is a random number, by which ties are broken."""
+        return name if kind == "uid" else self._other[kind, name]
 
     def value(self, key: str, value: str) -> str:
         """As Names; but numbers that are compared as such stay."""

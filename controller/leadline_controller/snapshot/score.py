@@ -97,6 +97,8 @@ def _in_turn(
         nominated = next((at for each, at in view.nominated if each.uid == pod.uid), None)
         node = None if nominated is None else view.table.names[nominated]
         seen = kept.apply(view, pod)
+        if rule.seed is not None and pod.uid:  # as a controller does
+            rule.draw_for(pod, rule.seed)
         decision = decide_in_room(seen, pod, rule, kept.of(pod), node)
         yield decision
         if decision.node is None:

@@ -150,6 +150,7 @@ class Controller:
         self.history = Recorder(settings.decisions, now)
         # Drawn without one, and recorded, so that recorded decisions can be made again.
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
+        self.rule = replace(self.rule, seed=self.seed)
         self.decisions = DecisionLog(sink=self._decided, now=now)
         self.recording = recording(
             *(settings, self.rule, self.state, self.telemetry, self.clock, leadership, now),
@@ -251,7 +252,7 @@ class Controller:
         warm_up_s = self.settings.warm_up_s
         parts = self.state, self.telemetry, self.decisions
         put = self.shadow.put if self.shadow is not None else lambda _: None
-        return DecisionStep(*parts, rule, self.clock, warm_up_s, self.seed, put)
+        return DecisionStep(*parts, rule, self.clock, warm_up_s, put)
 
     def notify(self, change: ClusterChange) -> None:
         """The state has this change."""
