@@ -19,6 +19,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from leadline_controller.cluster.service_profiles import read_profiles
+from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.history.recording_ring import RecordingSettings
@@ -43,6 +44,7 @@ from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
+from leadline_controller.scheduling.shadow import ShadowSettings
 from leadline_controller.serve.settings import (
     ExtenderSettings,
     GrpcSettings,
@@ -190,6 +192,7 @@ class Settings:
         read=absolute_path,
         shown=f"`{_PROFILES}`",
     )
+    shadow: ShadowSettings = section(ShadowSettings)
     warm_up_s: float = setting(
         15.0, "how long the first decision may wait for the metrics of every ready node"
     )
@@ -452,6 +455,7 @@ def _checked(settings: Settings, root: Fields, environ: Mapping[str, str]) -> Se
         )
     _check_broker(settings)
     _check_strategy(settings)
+    _check_shadow(settings)
     _check_uplinks(settings.uplinks)
     settings.notify.check()
     if settings.broker_tls and not root.object("broker").has("port"):
@@ -488,6 +492,31 @@ def _check_strategy(settings: Settings) -> None:
         )
     with _named("strategy.name", PluginError), _named("strategy.options", OptionError):
         build(STRATEGIES[name], settings.options)
+
+
+def _check_shadow(settings: Settings) -> None:
+    """Raises FieldError for a strategy that cannot be a shadow."""
+    names = settings.shadow.strategies
+    Fields(dict(settings.shadow.options), "shadow.options").only(*names)
+    for i, name in enumerate(names):
+        at = f"shadow.strategies[{i}]"
+        if name not in STRATEGIES:
+            raise FieldError(f"{at}: expected one of {', '.join(STRATEGIES)}, got {shown(name)}")
+        given = settings.shadow.options.get(name, {})
+        if not isinstance(given, Mapping):
+            raise FieldError(f"shadow.options.{name}: expected a table")
+        with _named(at, PluginError), _named(f"shadow.options.{name}", OptionError):
+            strategy = build(STRATEGIES[name], given)
+        if isinstance(strategy, BatchStrategy):
+            raise FieldError(
+                f"{at}: expected a strategy that decides pod by pod, got {shown(name)}"
+            )
+        if name == settings.strategy and given == settings.options:
+            raise FieldError(
+                f"{at}: expected another strategy than the one in force, got {shown(name)}"
+            )
+        if name in names[:i]:
+            raise FieldError(f"{at}: expected each strategy once, got {shown(name)} again")
 
 
 def _profiles(settings: Settings) -> Path:

@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ALL = dashboards()
 # What only the leader does, or each controller by itself: these counters rest at a standby.
 OF_ONE = re.compile(
-    r"leadline_(decisions|scheduling_duration|moves|extender|history_losses)_.*|leadline_leader"
+    r"leadline_(decisions|scheduling_duration|moves|extender|history_losses|shadow)_.*|leadline_leader"
 )
 SAMPLES, STEP_S = 21, 15
 

@@ -18,6 +18,7 @@ PARTS = (
     "agent_memory",
     "extender",
     "scheduling",
+    "shadow",
     "responsiveness",
     "optimum",
     "belief",

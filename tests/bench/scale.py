@@ -31,6 +31,7 @@ import psutil
 from leadline_agent.publish.session import Encoder
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node
 from leadline_controller.settings import Settings
+from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.wiring import Controller, running
 from leadline_wire import codec, topics
@@ -262,11 +263,11 @@ class _Measured:
             self._lags_ms.append(now_ms - stamp.measured_boot_ms)
             return stored
 
-        def timed_fit(*args: Any, **more: Any) -> Any:
+        def timed_fit(now_s: float, known: RttEstimates | None = None) -> RttEstimates | None:
             begin_s = time.thread_time()
-            estimates = fit(*args, **more)
+            found = fit(now_s, known)
             self._fits_s.append(time.thread_time() - begin_s)
-            return estimates
+            return found
 
         self._telemetry.report = timed_report  # type: ignore[method-assign]  # it is timed
         self._telemetry.estimate_rtts = timed_fit  # type: ignore[method-assign]  # it is timed

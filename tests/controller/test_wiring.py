@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
@@ -28,6 +29,7 @@ from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import LookupSettings
+from leadline_controller.scheduling.shadow import ShadowSettings
 from leadline_controller.serve.settings import (
     ExtenderSettings,
     GrpcSettings,
@@ -43,6 +45,7 @@ from leadline_controller.wiring import Servers
 from leadline_wire.v1 import control_pb2 as control
 from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
+from leadline_wire.v1.shadow_pb2 import CompareStrategiesRequest
 from leadline_wire.v1.status_pb2 import GetStatusRequest
 from leadline_wire.v1.status_pb2_grpc import DiagnosisStub
 
@@ -163,6 +166,54 @@ async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
                 break
             await asyncio.sleep(0.5)
         assert not missing, text
+
+
+# Shadows.
+
+
+async def test_a_shadow_of_the_settings_decides_beside_and_its_comparison_is_answered(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(
+        serve=GrpcSettings("127.0.0.1:0"),
+        metrics=MetricsSettings("127.0.0.1:0"),
+        warm_up_s=0.0,
+        shadow=ShadowSettings(("netsched", "dacs"), 0.5, {"dacs": {"alpha": 0.25}}),
+        decisions=HistorySettings(tmp_path / "decisions.db"),
+    )
+    cluster = MemoryCluster([read_node(each) for each in NODES])
+    controller = wiring.Controller(settings, cluster)
+    async with (
+        controller.storing_decisions(),
+        Servers(controller).serving() as addresses,
+        wiring.running(*controller.placing()),
+        grpc.aio.insecure_channel(addresses["grpc"]) as channel,
+    ):
+        cluster.put_pod(Pod("default", "a", uid="a"))
+        await until(lambda: cluster.pod("default/a").node_name)
+        shadow = controller.shadow
+        assert shadow is not None
+        await until(lambda: sum(shadow.counts().values()) == 2)
+        answer = await InspectionStub(channel).CompareStrategies(CompareStrategiesRequest())
+        text = await metrics_of(addresses["metrics"])
+    assert sorted(answer.strategies) == ["dacs", "netsched"]
+    assert {(x.strategy, x.decided_by, x.decisions) for x in answer.comparisons} == {
+        ("dacs", "dacs", 1),
+        ("netsched", "dacs", 1),
+    }
+    counts = re.findall(r'leadline_shadow_decisions_total{.*strategy="netsched"} (.+)', text)
+    assert sorted(map(float, counts)) == [0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(("preferences", "tolerance"), [("on", None), (5.0, None), ("off", "off")])
+def test_a_tolerance_of_the_strategy_in_force_is_not_that_of_a_shadow(
+    preferences: str | float, tolerance: str | None
+) -> None:
+    settings = Settings(preferences=preferences, shadow=ShadowSettings(("netsched",)))
+    shadow = wiring.Controller(settings, MemoryCluster()).shadow
+    assert shadow is not None
+    prefer: Any = shadow._rules["netsched"].prefer
+    assert ("off" if prefer is None else prefer.tolerance) == tolerance
 
 
 def test_all_certificates_of_the_settings_are_watched() -> None:

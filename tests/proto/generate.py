@@ -14,6 +14,7 @@ SOURCES = Path(__file__).parents[2] / "proto"
 PROTOS = (
     "leadline_wire/v1/telemetry.proto",
     "leadline_wire/v1/images.proto",
+    "leadline_wire/v1/shadow.proto",
     "leadline_wire/v1/control.proto",
     "leadline_wire/v1/externalscaler.proto",
     "leadline_wire/v1/replicas.proto",
@@ -29,10 +30,10 @@ def generate(out: Path) -> None:
     """
     include = str(files("grpc_tools") / "_proto")
     plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"
-    telemetry, images, *services = PROTOS
+    telemetry, images, shadow, *services = PROTOS
     common = ["protoc", f"-I{SOURCES}", f"-I{include}", f"--python_out={out}", f"--pyi_out={out}"]
     runs = (
-        [*common, telemetry, images],
+        [*common, telemetry, images, shadow],
         [
             *common,
             f"--grpc_python_out={out}",

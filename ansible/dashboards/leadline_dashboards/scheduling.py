@@ -6,6 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from leadline_dashboards import panels as p
 
 _PHASES = "leadline_scheduling_duration_seconds_bucket"
+_SHADOW = "leadline_shadow_decisions_total"
 _EXTENDER = "extender_request_duration_seconds"
 
 
@@ -98,6 +99,25 @@ def _decisions() -> p.Lines:
                 "Pods that wait, by what they wait for.",
                 p.COUNT,
                 ("max by (queue) (leadline_pending_pods)", "{{queue}}"),
+            ),
+            p.over_time(
+                "Other nodes of shadows",
+                "The share of the decisions that they saw for which strategies without effect find "
+                "another node better.",
+                p.RATIO,
+                (
+                    f'sum by (strategy) (rate({_SHADOW}{{result="different"}}[$__rate_interval]))'
+                    f' / sum by (strategy) (rate({_SHADOW}{{result=~"same|tied|different"}}'
+                    "[$__rate_interval]))",
+                    "{{strategy}}",
+                ),
+            ),
+            p.stacked(
+                "Decisions of shadows",
+                "Decisions a minute of strategies without effect, and those that they left out, by "
+                "result.",
+                p.PER_MINUTE,
+                p.a_minute("result", "shadow_decisions_total"),
             ),
         ],
     ]

@@ -47,7 +47,7 @@ _SECTIONS: Mapping[str, str] = {
     "What is measured": "nodes node matrix watch budget images profile",
     "Where pods go, and why": "placements explain reschedule pause resume",
     "Whether all is well": "status doctor version",
-    "Trying strategies": "strategies score recording replay experiment lab",
+    "Trying strategies": "strategies snapshot score compare recording replay map experiment lab",
     "Setting up": "kube completion",
 }
 # Options that may stand before the command, too: all of them take a value.

@@ -4,7 +4,7 @@ Between the eviction of a pod and the binding of its replacement, other pods wou
 for which the move was planned. A reservation counts as a pod on its node until its pod is placed.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from leadline_controller.framework.model import Pod
@@ -77,7 +77,7 @@ class Reservations:
 
     def of(self, pod: Pod) -> Reservation | None:
         """The room that this pending pod may take."""
-        return next((each for each in self._free() if each.is_for(pod)), None)
+        return next((each for each in self.free() if each.is_for(pod)), None)
 
     def placed(self, pod: Pod) -> None:
         """A pod was placed, here or elsewhere: its reservation no longer counts."""
@@ -93,7 +93,7 @@ class Reservations:
         """The view with the kept room counted, except what `pod` may take: what is kept for it or
         for its own replacement, and for pods of lower priority."""
         own = None if pod is None else self._open.get(pod.uid) or self.of(pod)
-        for each in self._free():
+        for each in self.free():
             at = view.table.index.get(each.node)
             if pod is not None and each.pod.priority < pod.priority:
                 continue
@@ -107,5 +107,6 @@ class Reservations:
                 )
         return view
 
-    def _free(self) -> Iterator[Reservation]:
-        return (each for uid, each in self._open.items() if uid not in self._taken)
+    def free(self) -> tuple[Reservation, ...]:
+        """Those in whose room no pod was placed."""
+        return tuple(each for uid, each in self._open.items() if uid not in self._taken)

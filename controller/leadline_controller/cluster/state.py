@@ -49,6 +49,7 @@ from leadline_controller.framework.view import (
 )
 from leadline_controller.telemetry.state import TelemetryState
 
+_RUN_GAP_S = 1.0  # between two decisions of one run, at most
 # What frees when room is kept no longer.
 _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
 
@@ -70,6 +71,7 @@ class ClusterState:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.listed = False
+        self.run_seen_s = -np.inf  # when the run's last decision was, on the clock of decisions
         self.images = ImageState(now_s)
         self.recent = RecentPods(unix_offset_s, now_s)
         self._assumes_load = assumes_load
@@ -327,6 +329,10 @@ class ClusterState:
         known = [name for name, _ in users.most_common() if name in self._nodes]
         return list(dict.fromkeys((*sorted(control_plane), *known)))
 
+    def is_run_over(self, now_s: float) -> bool:
+        """Whether a decision now would be the first one of a new run."""
+        return now_s - self.run_seen_s > _RUN_GAP_S
+
     def begin_run(self) -> None:
         """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2), and pods
         are charged their requests."""
@@ -337,6 +343,14 @@ class ClusterState:
     def view(self, telemetry: TelemetryState, now_s: float, pod: Pod | None = None) -> ClusterView:
         """The cluster for a decision at `now_s`; a copy. Room that is reserved counts as used,
         except what is kept for `pod`."""
+        return self._reservations.apply(self.unreserved_view(telemetry, now_s), pod)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """The rooms that are kept now and that no pod was placed in."""
+        return self._reservations.free()
+
+    def unreserved_view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
+        """As `view`, but room that is reserved does not count."""
         table = self.table
         if self._occupancy.is_bloated():
             self._recount()
@@ -345,7 +359,7 @@ class ClusterState:
         recent.look(table, telemetry, now_s, requested_mbps)
         recently_placed, rates_unknown = recent.counts
         assumed = AssumedLoad(recent.measured, recent.expected, rates_unknown)
-        view = ClusterView(
+        return ClusterView(
             table=table,
             requested={name: column.copy() for name, column in counted.requested.items()},
             metrics=recent.metrics if self._assumes_load else recent.measured,
@@ -366,7 +380,6 @@ class ClusterState:
                 (each, table.index[node]) for each, node in self.nominated() if node in table.index
             ),
         )
-        return self._reservations.apply(view, pod)
 
     def look(self, telemetry: TelemetryState, now_s: float) -> None:
         """Take in the boards' reports between decisions; see RecentPods."""

@@ -221,6 +221,14 @@ class PodSelectors:
         for each in selectors:
             self.put(each)
 
+    def __iter__(self) -> Iterator[PodSelector]:
+        """All selectors that select something."""
+        for (namespace, _, _), services in self._services.items():
+            for name, selector in services.items():
+                yield PodSelector("Service", namespace, name, selector)
+        for (kind, namespace, name), selector in self._owners.items():
+            yield PodSelector(kind, namespace, name, selector)
+
     def put(self, made: PodSelector) -> bool:
         """Add or replace a selector. Whether that changed anything."""
         if not made.selector:  # selects nothing, or says nothing about the pods
@@ -256,13 +264,6 @@ class PodSelectors:
         del services[name]
         if not services:
             del self._services[place]
-
-    def __iter__(self) -> Iterator[PodSelector]:
-        """All of them."""
-        for (namespace, name), place in self._filed.items():
-            yield PodSelector("Service", namespace, name, self._services[place][name])
-        for (kind, namespace, name), selector in self._owners.items():
-            yield PodSelector(kind, namespace, name, selector)
 
     def of(self, pod: Pod) -> Selector:
         """The selector of the pod's peers: the requirements of its owner, and of all Services that

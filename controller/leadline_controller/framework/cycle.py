@@ -145,6 +145,7 @@ class Rule:
     # Comparisons to the letter of the papers: measured values that differ at all differ, and only
     # chance breaks ties.
     letter: bool = False
+    seed: int | None = None  # of `random`, where it is known
 
     def __post_init__(self) -> None:
         if isinstance(self.strategy, FilteringStrategy):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from leadline_controller.framework.model import Pod
 
 # Labels by which Kubernetes' controllers tell replicas, or their revisions, apart.
-_PER_REPLICA_LABELS = frozenset(
+PER_REPLICA_LABELS = frozenset(
     {
         "pod-template-hash",
         "controller-revision-hash",
@@ -22,7 +22,7 @@ Service = tuple[str, frozenset[tuple[str, str]]]
 def service(namespace: str, labels: Iterable[tuple[str, str]]) -> Service | None:
     """The service of pods with this namespace and these labels; None if no label is shared by
     replicas, so that each such pod stands alone."""
-    shared = frozenset(pair for pair in labels if pair[0] not in _PER_REPLICA_LABELS)
+    shared = frozenset(pair for pair in labels if pair[0] not in PER_REPLICA_LABELS)
     return (namespace, shared) if shared else None
 
 

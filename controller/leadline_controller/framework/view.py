@@ -109,7 +109,8 @@ class Estimates(Protocol):
 
 class LinkTable:
     """Round trips between nodes: the measured ones, sparse, because a full mesh of thousands of
-    nodes is not measured, and estimates of the others where there are any."""
+    nodes is not measured, and estimates of the others where there are any. unreachable: the ends of
+    links that lose all packets, shape (k, 2)."""
 
     def __init__(self, index: Mapping[str, int], links: Sequence[Link]) -> None:
         pairs = [
@@ -136,8 +137,9 @@ class LinkTable:
         shape (k, 2): they are unknown, and not estimated."""
         table = cls.__new__(cls)
         table._fill(count, ends, rtt_ms, at_s)
-        table._estimates = estimates
+        table.estimates = estimates
         if unreachable is not None:
+            table.unreachable = unreachable
             for a, b in unreachable.tolist():
                 table._unreachable.setdefault(a, []).append(b)
                 table._unreachable.setdefault(b, []).append(a)
@@ -145,7 +147,8 @@ class LinkTable:
 
     def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
-        self._estimates: Estimates | None = None
+        self.estimates: Estimates | None = None
+        self.unreachable: Ints = np.zeros((0, 2), dtype=np.int64)
         self._unreachable: dict[int, list[int]] = {}
         self._statistics: tuple[Bools, Floats, Floats] | None = None
         at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
@@ -159,14 +162,21 @@ class LinkTable:
     def rtt_ms_from(self, node: int) -> Floats:
         """Round trip from `node` to each node, ms, shape (n,): measured, else estimated, else
         NaN. A node that does not reply is NaN."""
-        if self._estimates is None:
+        if self.estimates is None:
             column = np.full(self._count, np.nan)
         else:
-            column = self._estimates.rtt_ms_from(node)
+            column = self.estimates.rtt_ms_from(node)
         rows = self._order[self._starts[node] : self._starts[node + 1]]
         column[self._to[rows]] = self._rtt_ms[rows]
         column[self._unreachable.get(node, [])] = np.nan
         return column
+
+    def measured(self) -> tuple[Ints, Floats, Floats]:
+        """Of the m measured links the ends, shape (m, 2), the round trips, ms, and the times, NaN
+        if unknown, shapes (m,), in their order."""
+        count = len(self._rtt_ms) // 2
+        ends = np.stack((self._from[:count], self._to[:count]), axis=1)
+        return ends, self._rtt_ms[:count], self._at_s[:count]
 
     @cached_property
     def oldest_at_s(self) -> Floats:
@@ -190,9 +200,10 @@ class LinkTable:
         Pairs that are not measured count as estimated: which pairs are measured first says nothing
         about a node, but would change its mean.
         """
-        if self._statistics is not None and self._statistics[0] is among:
-            return self._statistics[1:]
-        if self._estimates is None:
+        cached = self._statistics  # once, as another thread may replace it
+        if cached is not None and cached[0] is among:
+            return cached[1:]
+        if self.estimates is None:
             kept = among[self._to]
             found = self._sums(self._from[kept], self._rtt_ms[kept])
         elif among.sum() <= _FEW_NODES:
@@ -203,7 +214,7 @@ class LinkTable:
             here = np.flatnonzero(~np.isnan(rtt_ms))
             found = self._sums(here % self._count, rtt_ms.ravel()[here])
         else:
-            found = self._sums_with_estimates(self._estimates, among)
+            found = self._sums_with_estimates(self.estimates, among)
         count, total, square = found
         with np.errstate(invalid="ignore"):
             mean = total / count

@@ -1,6 +1,6 @@
 """Converts the tables of versions 1 and 2 of the file once, when it is opened.
 
-It had columns for what is JSON now, a table of rules, and explanations whose numbers followed the
+They had columns for what is JSON now, a table of rules, and explanations whose numbers followed the
 JSON as columns of 32-bit floats. Series were as they are; the first version had none.
 """
 
@@ -17,7 +17,7 @@ from leadline_controller.framework.view import Floats
 from leadline_controller.history.explanation import Count, Explanation, encode, rounded, unpacked
 from leadline_controller.history.record import Stored
 
-WITH_SERIES = 2
+WITH_SERIES, WITH_RECORDS = 2, 3  # the versions that began to have them
 _AT_ONCE = 500
 _SELECT = (
     "SELECT decisions.id, pod, first_boot, first_up_s, boot, up_s, account,"

@@ -30,6 +30,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.history import times
 from leadline_controller.history.log import PENDING
 from leadline_controller.history.record import Change, DecisionRecord, OutcomeChange
+from leadline_controller.history.shadowed import ShadowDecision
 from leadline_controller.history.store import HistorySettings, Select, Slices, Store
 from leadline_controller.history.times import Moment
 from leadline_controller.telemetry.series import Block
@@ -58,6 +59,7 @@ _MAX_BATCH = 8192
 _DURABLE_AFTER_S = 30.0
 _CLOSE_S = 10.0
 _MEASURE_S = 1.0
+_LATER_EVERY_S = 60.0
 _RESTORE_S = 20.0
 _LOG_EVERY_S = 60.0
 _MAX_ABOUT_ONE = 10
@@ -66,6 +68,9 @@ _MAX_RESTORED = 256
 # Blocks of series, a few kB each: those of the largest cluster, or hours of a small one.
 _MAX_BLOCKS = 20_000
 _BLOCKS_AT_ONCE = 128
+# Of what other strategies would have decided, some hundred bytes each.
+_MAX_SHADOWS = 8192
+_MAX_COMPARED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class Recorder:
         self._waiting: deque[tuple[Change, int, bool]] = deque()
         self._queries: deque[Callable[[Store], None]] = deque()
         self._blocks: deque[tuple[str, Block]] = deque(maxlen=_MAX_BLOCKS)
+        self._shadows: deque[ShadowDecision] = deque(maxlen=_MAX_SHADOWS)
         self._work = threading.Event()
         self._hurry = threading.Event()
         # Bytes queued and bytes written; one thread writes each of these numbers.
@@ -112,6 +118,7 @@ class Recorder:
         path = settings.path if settings.max_mb else None
         self._measured = DatabaseStatus(path, settings.max_mb * _MIB if path else 0)
         self._busy_s: float | None = None
+        self._later_s = -math.inf  # when nothing of shadows was due any more
 
     def start(self) -> None:
         """Start the thread, which opens the database."""
@@ -141,6 +148,13 @@ class Recorder:
         """How many changes are lost, how many decisions are without their scores, and how many
         changes could not be written in full. On any thread."""
         return {"changes": self._lost, "scores": self._brief, "errors": self._failed}
+
+    def put_shadows(self, decisions: Iterable[ShadowDecision]) -> None:
+        """Queue what other strategies would have decided. The oldest are lost if a disk hangs. On
+        any thread."""
+        self._shadows.extend(decisions)
+        if self._shadows:
+            self._wake(hurry=False)
 
     # Called in the event loop.
 
@@ -186,6 +200,11 @@ class Recorder:
     async def first_series_s(self) -> int | None:
         """When the oldest stored block begins, Unix seconds; None without one."""
         return await self._query(lambda store: store.first_series_s())
+
+    async def shadows(self, age_s: float) -> tuple[list[ShadowDecision], bool]:
+        """What other strategies would have decided in the last `age_s` seconds, the newest first.
+        True when there is more than can be read in 5 s, which is left out."""
+        return await self._in_slices(lambda store: store.shadows(age_s, _MAX_COMPARED))
 
     async def measure(self) -> None:
         """Have the thread look at the file and its disk now, for `status`; for up to a second, as
@@ -288,7 +307,7 @@ class Recorder:
         self._measure(store)
         self._busy_s = None
         durable_at_s = math.inf
-        while not self._closing or self._waiting or self._queries or self._blocks:
+        while not self._closing or self._waiting or self._queries or self._blocks or self._shadows:
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
                 self._busy_s = self._now().up_s
@@ -310,6 +329,7 @@ class Recorder:
                 wrote = True
                 if not queries:
                     break  # decisions have their turn
+            wrote |= self._write_shadows(store)
             if wrote:
                 durable_at_s = min(durable_at_s, self._now().up_s + _DURABLE_AFTER_S)
             for query in queries:
@@ -367,6 +387,24 @@ class Recorder:
         if wrote and self._blocks:
             self._wake(hurry=False)
         return wrote
+
+    def _write_shadows(self, store: Store) -> bool:
+        """Write what is queued, and measure what is due; whether there was anything to write."""
+        batch = [self._shadows.popleft() for _ in range(len(self._shadows))]
+        try:
+            if batch and not store.write_shadows(batch):
+                room = _MAX_SHADOWS - len(self._shadows)
+                kept = [] if self._closing else batch[max(0, len(batch) - room) :]
+                self._shadows.extendleft(reversed(kept))
+                return False
+            if self._now().up_s >= self._later_s + _LATER_EVERY_S:
+                if store.measure_shadows():
+                    self._wake(hurry=False)
+                else:
+                    self._later_s = self._now().up_s
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
+            self._fail(error)
+        return bool(batch)
 
     def _encoded(self, change: Change) -> Change:
         if isinstance(change, OutcomeChange):

@@ -40,7 +40,7 @@ _MOST_WAITING = 16_384
 _TURN_S = 1.0
 _TICKS_A_S = 1024
 # While more come in a turn, and there is room for them, bindings need the interpreter more.
-_BURST, _LONGEST_BURST = 200, 10
+_BURST, _LONGEST_BURST = 200, 4
 _CLOSE_S = 10.0
 _HANGS_S = 30.0
 

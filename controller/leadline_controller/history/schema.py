@@ -17,7 +17,7 @@ from urllib.parse import quote
 from leadline_controller.history import older
 
 APPLICATION_ID = 0x4C454144  # "LEAD"
-VERSION = 3
+VERSION = 4
 # A higher version is a flipped bit and no newer Leadline.
 _LATEST_VERSION = 1000
 _MAGIC = b"SQLite format 3\x00"
@@ -29,7 +29,8 @@ LARGEST_ID = 2**62
 
 # started_unix_s: when that run of the machine began, by its wall clock. The ids of decisions grow
 # with time: one that is made again gets a new one. record: JSON of store.Stored. explanation: see
-# explanation.encode. points: see telemetry/series.py.
+# explanation.encode. points: see telemetry/series.py. Of shadows, record: JSON of a ShadowDecision;
+# outcome: JSON of its Later, empty if there is none, NULL until it is measured.
 _BOOTS = (
     "CREATE TABLE boots (id INTEGER PRIMARY KEY, boot TEXT NOT NULL UNIQUE, started_unix_s REAL)"
 )
@@ -43,6 +44,12 @@ _SERIES = (
     "CREATE TABLE series (id INTEGER PRIMARY KEY, step_s INTEGER NOT NULL,"
     " start_unix_s INTEGER NOT NULL, board TEXT NOT NULL, points BLOB NOT NULL,"
     " UNIQUE (step_s, start_unix_s, board))"
+)
+
+_SHADOWS = (
+    "CREATE TABLE shadows (id INTEGER PRIMARY KEY, boot INTEGER NOT NULL, up_s REAL NOT NULL,"
+    " record TEXT NOT NULL, outcome TEXT)",
+    "CREATE INDEX shadows_due ON shadows (id) WHERE outcome IS NULL",
 )
 
 # Our statements are plain, so SQLITE_ERROR means damaged tables. Only an endless tree of pages
@@ -185,17 +192,20 @@ def _upgrade(connection: sqlite3.Connection) -> None:
         version = _check_ours(connection)
         if version == VERSION:
             return
-        rows = older.begin(connection) if version else iter(())
         if not version:
             connection.execute(_BOOTS)
         if version < older.WITH_SERIES:
             connection.execute(_SERIES)
-        for statement in _DECISIONS:
+        if version < older.WITH_RECORDS:
+            rows = older.begin(connection) if version else iter(())
+            for statement in _DECISIONS:
+                connection.execute(statement)
+            for row in rows:
+                connection.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            if version:
+                older.end(connection)
+        for statement in _SHADOWS:
             connection.execute(statement)
-        for row in rows:
-            connection.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-        if version:
-            older.end(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -207,6 +217,6 @@ def _tables(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
 
 def _our_tables() -> set[tuple[object, ...]]:
     with closing(sqlite3.connect(":memory:")) as fresh:
-        for statement in (_BOOTS, *_DECISIONS, _SERIES):
+        for statement in (_BOOTS, *_DECISIONS, _SERIES, *_SHADOWS):
             fresh.execute(statement)
         return _tables(fresh)

@@ -19,8 +19,9 @@ from typing import TypeVar
 
 import msgspec
 
-from leadline_controller.history import schema, series
+from leadline_controller.history import schema, series, shadowed
 from leadline_controller.history.record import Change, DecisionRecord, OutcomeChange, Stored
+from leadline_controller.history.shadowed import ShadowDecision
 from leadline_controller.history.times import Moment
 from leadline_controller.parsing.settings import absolute_path, setting
 from leadline_controller.telemetry.series import COARSE, FINE, Block
@@ -48,19 +49,26 @@ _AT_ONCE = 1024  # decisions; reading one takes a hundredth of a millisecond
 _FULL, _PRUNED_TO = 0.95, 0.9
 # Of the file when it is full; the rest is what pages and indexes leave empty. Of the table that
 # exceeds its share the most, a tenth is deleted at once.
-_SHARES = {0: 0.5, FINE.step_s: 0.2, COARSE.step_s: 0.2}
+_SHADOWS = -1  # beside the steps of series, and 0 for decisions
+_SHARES = {0: 0.45, FINE.step_s: 0.2, COARSE.step_s: 0.15, _SHADOWS: 0.1}
 _SIZES = (
     "SELECT 0, count(*), sum(length(record) + length(explanation) + 2 * length(pod) + 40)"
-    " FROM decisions UNION ALL SELECT step_s, count(*),"
+    " FROM decisions UNION ALL"
+    " SELECT -1, count(*), sum(length(record) + ifnull(length(outcome), 0) + 30) FROM shadows"
+    " UNION ALL SELECT step_s, count(*),"
     " sum(length(points) + 2 * length(board) + 40) FROM series GROUP BY step_s"
 )
 _DELETE_DECISIONS = (
     "DELETE FROM decisions WHERE id IN (SELECT id FROM decisions ORDER BY id LIMIT :count)"
 )
+_DELETE_SHADOWS = (
+    "DELETE FROM shadows WHERE id IN (SELECT id FROM shadows ORDER BY id LIMIT :count)"
+)
 _DELETE_SERIES = (
     "DELETE FROM series WHERE id IN (SELECT id FROM series WHERE step_s = :step_s"
     " ORDER BY start_unix_s LIMIT :count)"
 )
+_DELETE = {0: _DELETE_DECISIONS, _SHADOWS: _DELETE_SHADOWS}
 _DISK_ERRORS = (sqlite3.Error, OSError, schema.ForeignFileError, UnicodeDecodeError)
 # Caused by a record and not by the disk.
 _RECORD_ERRORS = (ValueError, TypeError, OverflowError)
@@ -160,6 +168,50 @@ class Store:
                 series.write(connection, blocks, now.unix_s(now))
 
         return self._written(put)
+
+    def write_shadows(self, decisions: Sequence[ShadowDecision]) -> bool:
+        """Store what other strategies would have decided. False if the disk can't be written."""
+
+        def put(connection: sqlite3.Connection) -> None:
+            with self._transaction(connection):
+                for moment in {each.at.boot: each.at for each in decisions}.values():
+                    _put_boot(connection, moment)
+                shadowed.write(connection, decisions)
+                shadowed.delete_old(connection, self._now(), self._max_age_s)
+
+        return self._written(put)
+
+    def measure_shadows(self) -> bool:
+        """Store what the series say of both boards after decisions of shadows that are some time
+        ago. Returns whether more may be left."""
+        more = False
+
+        def put(connection: sqlite3.Connection) -> None:
+            nonlocal more
+            with self._transaction(connection):
+                more = shadowed.measure(connection, self._now(), _was_bound)
+
+        return self._written(put) and more
+
+    def shadows(self, age_s: float, limit: int) -> Slices[tuple[list[ShadowDecision], bool]]:
+        """The newest decisions of shadows that are younger than `age_s`, the newest first; True
+        when there are more than `limit`, or than can be read in 5 s."""
+        now, found = self._now(), list[ShadowDecision]()
+        none: list[tuple[int, ShadowDecision | None]] = []
+        before = schema.LARGEST_ID + 1
+        while before:
+            rows = self._asked(partial(shadowed.below, before=before), none)
+            before = rows[-1][0] if rows else 0
+            for _, each in rows:
+                if each is None:
+                    continue
+                if each.at.age_s(now) > age_s:
+                    return found, False
+                if len(found) == limit or self._now().up_s - now.up_s > _LISTING_S:
+                    return found, True
+                found.append(each)
+            yield
+        return found, False
 
     def checkpoint(self) -> None:
         """Make what was written so far survive a power cut."""
@@ -293,7 +345,7 @@ class Store:
             if not tables:
                 return
             _, step_s, count = max(tables)
-            delete = _DELETE_SERIES if step_s else _DELETE_DECISIONS
+            delete = _DELETE.get(step_s, _DELETE_SERIES)
             connection.execute(delete, {"step_s": step_s, "count": 1 + count // 10})
 
     # The file.
@@ -381,6 +433,16 @@ def _put(connection: sqlite3.Connection, change: Change) -> None:
     )
     if joined is not None:
         connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
+
+
+def _was_bound(connection: sqlite3.Connection, decision: ShadowDecision) -> bool:
+    rest = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT 4"
+    return any(
+        (record.uid, record.node) == (decision.uid, decision.node)
+        and record.outcome in ("bound", "deleted")
+        for _, record in _select(connection, rest, decision.pod, explanation="x''")
+        if record is not None
+    )
 
 
 def _encoded(record: DecisionRecord) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.inspect.order import in_order
-from leadline_controller.inspect.parts import Parts
+from leadline_controller.inspect.parts import Observed
 from leadline_controller.telemetry.series import (
     COARSE,
     FINE,
@@ -57,7 +57,7 @@ def span(request: pb.GetHistoryRequest, now_s: float) -> Span:
     return Span(first_s, step_s, max(1, math.ceil((to_s - first_s) / step_s)))
 
 
-async def blocks_of(source: Parts, board: str, shown: Span) -> Sequence[Block]:
+async def blocks_of(source: Observed, board: str, shown: Span) -> Sequence[Block]:
     """What was measured of the board in this span, also what is not stored yet."""
     end_s = shown.from_s + shown.steps * shown.step_s
     blocks = await source.history.series(board, shown.from_s, end_s)

@@ -16,7 +16,7 @@ from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.selectors import Selector, selects
 from leadline_controller.framework.view import Floats
 from leadline_controller.inspect.order import in_order
-from leadline_controller.inspect.parts import Parts
+from leadline_controller.inspect.parts import Observed
 from leadline_controller.strategies.response_time import ResponseTime
 from leadline_controller.strategies.shared.services import Service, service_name, service_of
 from leadline_controller.telemetry.link_status import LinkStatus
@@ -43,7 +43,7 @@ class NodeReader:
     """Reads the nodes at one snapshot. names: every node of the cluster and every agent that sent a
     message, sorted."""
 
-    def __init__(self, source: Parts) -> None:
+    def __init__(self, source: Observed) -> None:
         self._source = source
         self._now_s = source.clock.now_s()
         self._agents = source.telemetry.agents().keys()

@@ -12,14 +12,16 @@ from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.recording import Recording
 from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.notify import Heartbeats
+from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import ProbeScheduler
 from leadline_controller.registry.lookup import ImageLookup
 from leadline_controller.rescheduling.rescheduler import Rescheduler
 from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.scheduling.shadow import Shadow
 from leadline_controller.serve.certificates import CertificateFile
 from leadline_controller.serve.settings import Unserved
 from leadline_controller.telemetry.sampler import Sampler
-from leadline_controller.telemetry.session import BrokerSession
+from leadline_controller.telemetry.session import BrokerSession, BrokerStatus
 from leadline_controller.telemetry.state import TelemetryState
 
 BROKER, API_SERVER = "broker", "API server"
@@ -35,8 +37,23 @@ class Delivery:
     since_s: float | None = None
 
 
-class Parts(Protocol):
-    """A running controller. Read `state`, `decisions` and `image_lookup` only in the event loop."""
+class Broker(Protocol):
+    """Says how the session with the broker is."""
+
+    def status(self) -> BrokerStatus:
+        """How it is now."""
+        ...
+
+
+class Prober(Protocol):
+    """Says which addresses are probed."""
+
+    address_policy: AddressPolicy
+
+
+class Observed(Protocol):
+    """What nodes, decisions and the map are read from: a running controller, or a recording. Read
+    `state` and `decisions` only in the event loop."""
 
     telemetry: TelemetryState
     state: ClusterState
@@ -45,20 +62,47 @@ class Parts(Protocol):
     history: Recorder
     # What was measured last, and is not in `history` yet.
     sampler: Sampler
-    clock: Clock
-    # When it started, on `clock`.
-    started_s: float
     # The cluster in the topics.
     cluster_name: str
     rule: Rule
+    # None if no other strategy decides beside that one.
+    shadow: Shadow | None
     # None if it places no pods.
     scheduler: Scheduler | None
     # Of the pods that it places, if it has the leadership.
     scheduler_name: str
-    leadership: Leadership
-    rescheduler: Rescheduler
     # Whether it serves kube-scheduler's extender calls.
     advises: bool
+
+    @property
+    def clock(self) -> Clock:
+        """Of the states."""
+        ...
+
+    @property
+    def leadership(self) -> Leadership:
+        """Whether it leads."""
+        ...
+
+    @property
+    def probe_scheduler(self) -> Prober:
+        """Measures the network."""
+        ...
+
+    @property
+    def session(self) -> Broker:
+        """With the broker."""
+        ...
+
+
+class Parts(Observed, Protocol):
+    """A running controller. Read `image_lookup`, too, only in the event loop."""
+
+    clock: Clock
+    # When it started, on `clock`.
+    started_s: float
+    leadership: Leadership
+    rescheduler: Rescheduler
     probe_scheduler: ProbeScheduler
     session: BrokerSession
     # None without a Kubernetes cluster.

@@ -26,7 +26,7 @@ from leadline_controller.history.record import DecisionRecord, ages_s, bounded_t
 from leadline_controller.history.store import Select
 from leadline_controller.history.times import Moment
 from leadline_controller.inspect.order import in_order
-from leadline_controller.inspect.parts import Parts
+from leadline_controller.inspect.parts import Observed
 
 # The fields of NodeScore; a database file may name others.
 _AGES = (REPORT, BANDWIDTH, RTT)
@@ -48,7 +48,9 @@ def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -
     )
 
 
-def selection(request: pb.ListPlacementsRequest, source: Parts, selector: Selector = ()) -> Select:
+def selection(
+    request: pb.ListPlacementsRequest, source: Observed, selector: Selector = ()
+) -> Select:
     """What the request asks for, for any thread, with the outcomes that the cluster shows now: a
     pod may have been deleted while no controller ran. selector: of the pods' labels."""
     pods = list(source.state.pods()) if source.state.listed else None
@@ -92,7 +94,7 @@ def listing(
     )
 
 
-async def decisions_about(source: Parts, pod: str) -> list[DecisionRecord]:
+async def decisions_about(source: Observed, pod: str) -> list[DecisionRecord]:
     """The decisions about the pod with this key, the newest first."""
     stored = await source.history.about(pod)
     live = source.decisions.get(pod)
@@ -164,7 +166,7 @@ def _known(columns: Mapping[str, Floats], at: int) -> Iterator[tuple[str, float]
             yield name, float(column[at])
 
 
-def why_unexplained(source: Parts, key: str) -> str:
+def why_unexplained(source: Observed, key: str) -> str:
     """Why there is no decision about the pod with this key, in one sentence."""
     shown = key[:200]
     pod = next((pod for pod, _ in source.state.pods() if pod.key == key), None)
@@ -189,7 +191,7 @@ def why_unexplained(source: Parts, key: str) -> str:
     )
 
 
-def _why_unadvised(source: Parts, pod: Pod) -> str:
+def _why_unadvised(source: Observed, pod: Pod) -> str:
     shown = pod.key[:200]
     if not source.advises:
         return (

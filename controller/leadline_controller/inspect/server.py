@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+import msgspec
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import (
     control_pb2_grpc,
@@ -22,16 +23,28 @@ from leadline_wire.v1 import (
     status_pb2_grpc,
 )
 from leadline_wire.v1 import images_pb2 as pb_images
+from leadline_wire.v1 import shadow_pb2 as pb_shadow
 
 from leadline_controller import __version__
 from leadline_controller.framework.node_table import CLASS_LABEL
 from leadline_controller.framework.selectors import Selector, parse_selector
-from leadline_controller.inspect import budget, history, images, placements, rescheduling, status
+from leadline_controller.history.comparison import comparisons
+from leadline_controller.inspect import (
+    budget,
+    history,
+    images,
+    placements,
+    rescheduling,
+    shadows,
+    status,
+)
 from leadline_controller.inspect.nodes import NodeReader
 from leadline_controller.inspect.parts import Parts, unreachable
 from leadline_controller.scheduling.replica_order import removed_as
 from leadline_controller.serve.grpc_server import GrpcServer
 from leadline_controller.serve.settings import ServeSettings
+from leadline_controller.snapshot.capture import capture
+from leadline_controller.snapshot.writing import write_snapshot
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 REPLICAS = replicas_pb2.DESCRIPTOR.services_by_name["Replicas"].full_name
@@ -40,6 +53,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 WATCHED = NODES, PLACEMENTS = "nodes", "placements"
 _POLL_S = 1.0
 _MAX_REPLICAS = 1000
+_PART_BYTES = 256 * 1024
+_MOST_SNAPSHOTS = 4  # at a time
 
 
 class InspectionServer(GrpcServer):
@@ -66,6 +81,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         self._source = source
         self._poll_s = poll_s
         self._nodes_lock = asyncio.Lock()
+        self._snapshots = asyncio.Semaphore(_MOST_SNAPSHOTS)
         self._nodes_at_s = -math.inf
         self._nodes: list[tuple[pb.NodeStatus, bytes]] = []
         self._nodes_listed = False
@@ -145,6 +161,19 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         registries = source.image_lookup.statuses() if source.image_lookup else []
         return await asyncio.to_thread(images.response, nodes, registries)
 
+    async def CompareStrategies(
+        self, request: pb_shadow.CompareStrategiesRequest, context: Context
+    ) -> pb_shadow.CompareStrategiesResponse:
+        source = self._source
+        try:
+            age_s = shadows.age_s(request)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        decisions, truncated = await source.history.shadows(age_s)
+        now = source.decisions.now()
+        found = await asyncio.to_thread(comparisons, decisions, now)
+        return shadows.response(source, found, truncated=truncated)
+
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context
     ) -> pb.ListPlacementsResponse:
@@ -213,6 +242,31 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                 yield pb.WatchEvent(placement=placements.placement(record, now))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), self._poll_s)
+
+    async def GetSnapshot(
+        self, request: pb.GetSnapshotRequest, context: Context
+    ) -> AsyncIterator[pb.SnapshotPart]:
+        if not self._source.state.listed:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "the API server has not listed its nodes and pods yet; try again in a few seconds",
+            )
+        if self._snapshots.locked():
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{_MOST_SNAPSHOTS} snapshots are being fetched already; try again later",
+            )
+        async with self._snapshots:  # each takes as much memory as the file has bytes
+            source = self._source
+            taken = capture(
+                *(source.state, source.telemetry, source.clock.now_s(), source.rule),
+                # kube-scheduler asks about pods of any name.
+                None if source.scheduler is None and source.advises else source.scheduler_name,
+            )
+            made = await asyncio.to_thread(write_snapshot, taken, anonymous=request.anonymous)
+            text = await asyncio.to_thread(msgspec.json.encode, made)
+            for at in range(0, len(text), _PART_BYTES):
+                yield pb.SnapshotPart(json=text[at : at + _PART_BYTES])
 
     async def _fingerprinted(self) -> tuple[list[tuple[pb.NodeStatus, bytes]], bool]:
         """The nodes with their fingerprints, updated every poll_s for all watches together, and

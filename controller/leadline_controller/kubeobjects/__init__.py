@@ -1,4 +1,4 @@
-"""Kubernetes manifests, as decoded JSON or YAML -> the framework's model.
+"""Kubernetes manifests, as decoded JSON or YAML -> the framework's model, and back.
 
 Requests to an API server belong in kube/.
 """

@@ -47,8 +47,8 @@ from leadline_controller.kubeobjects.selectors import read_selector, read_terms
 from leadline_controller.parsing.typed import decode
 
 _CLASS = "volume.beta.kubernetes.io/storage-class"
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
-_BOUND = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BOUND = "pv.kubernetes.io/bind-completed"
 # The fields of a PersistentVolume's spec other than its source.
 _NOT_A_SOURCE = (
     *("capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy", "volumeMode"),
@@ -115,10 +115,10 @@ def read_claim(manifest: object, path: str = "claim") -> Claim:
         uid=metadata.uid,
         class_name=metadata.annotations.get(_CLASS, spec.storage_class_name),
         volume=spec.volume_name,
-        bound=bool(spec.volume_name) and _BOUND in metadata.annotations,
+        bound=bool(spec.volume_name) and BOUND in metadata.annotations,
         lost=claim.status.phase == "Lost",
         terminating=metadata.deletion_timestamp is not None,
-        selected_node=metadata.annotations.get(_SELECTED_NODE),
+        selected_node=metadata.annotations.get(SELECTED_NODE),
         size_bytes=_size(requested.get("storage"), f"{path}.spec.resources.requests.storage"),
         access_modes=spec.access_modes,
         mode=spec.volume_mode or "Filesystem",

@@ -34,7 +34,7 @@ from leadline_controller.kubeobjects.selectors import read_selector, read_term
 from leadline_controller.parsing.fields import FieldError
 
 # Kinds of disks without a claim, and the field that identifies a disk.
-_DISKS = {
+DISKS = {
     "gcePersistentDisk": "pd_name",
     "awsElasticBlockStore": "volume_id",
     "cinder": "volume_id",
@@ -43,7 +43,7 @@ _DISKS = {
     "iscsi": "iqn",
     "rbd": "image",
 }
-_CLAIMS_AND_DISKS = frozenset(("persistentVolumeClaim", "ephemeral", *_DISKS))
+_CLAIMS_AND_DISKS = frozenset(("persistentVolumeClaim", "ephemeral", *DISKS))
 # Kinds of volumes without a claim that do not limit where the pod can run.
 _UNCONSTRAINED_VOLUMES = frozenset(
     (
@@ -134,7 +134,7 @@ def read_volumes(
                 claims.append(ClaimUse(source.claim_name))
             elif kind == "ephemeral":
                 claims.append(ClaimUse(str(volume.get("name", "")), ephemeral=True))
-            elif kind in _DISKS:
+            elif kind in DISKS:
                 disks.append(_disk(kind, source, at))
             else:
                 unsupported = f"volumes of kind {kind[:60]} are not supported"
@@ -142,7 +142,7 @@ def read_volumes(
 
 
 def _disk(kind: str, source: VolumeSource, path: str) -> Disk:
-    name: str = getattr(source, _DISKS[kind])
+    name: str = getattr(source, DISKS[kind])
     if not name:
         raise FieldError(f"{path}: expected what identifies the disk, got nothing")
     if kind == "rbd":

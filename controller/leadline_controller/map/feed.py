@@ -19,7 +19,7 @@ from leadline_wire.v1 import control_pb2 as pb
 from leadline_controller import __version__
 from leadline_controller.inspect import placements
 from leadline_controller.inspect.nodes import NodeReader
-from leadline_controller.inspect.parts import Parts
+from leadline_controller.inspect.parts import Observed
 from leadline_controller.map import documents
 from leadline_controller.map.journal import PlacementJournal, by_node
 from leadline_controller.map.layout import Layout, layout
@@ -59,18 +59,30 @@ class Picture:
     links: Mapping[tuple[str, str], Json] = field(default_factory=dict)
 
 
+class Recorded(NamedTuple):
+    """The hours of a recording that is shown in place of a controller, Unix seconds; what of it is
+    missing, in words, empty if nothing is."""
+
+    from_unix_s: float
+    to_unix_s: float
+    missing: str
+
+
 class Feed:
     """Reads the controller and keeps what changed. anchors: boards whose links are all drawn.
-    poll_s: how often it looks while somebody streams, and between two events of a stream."""
+    poll_s: how often it looks while somebody streams, and between two events of a stream. recorded:
+    None if the source is a controller that runs."""
 
     def __init__(
         self,
-        source: Parts,
+        source: Observed,
         journal: PlacementJournal,
         anchors: Collection[str] = (),
         *,
         poll_s: float = _POLL_S,
+        recorded: Recorded | None = None,
     ) -> None:
+        self.recorded = recorded
         self.run_id = secrets.token_hex(8)
         self._source, self._journal, self._anchors = source, journal, anchors
         self._poll_s = poll_s
@@ -139,7 +151,7 @@ class Feed:
                     "stream_id": number,
                     **head,
                     "at_unix_s": picture.at_unix_s,
-                    "live": True,
+                    "live": self.recorded is None,
                     "pods_exact": True,
                     "states_known": True,
                 },
@@ -154,13 +166,16 @@ class Feed:
         first_s = await source.history.first_series_s()
         kept = None
         if first_s is not None:
-            kept = {"from_unix_s": first_s, "to_unix_s": int(now_unix_s) // 60 * 60, "step_s": 60}
+            # The first block begins earlier than what is in it.
+            from_s = max(first_s, int(self.recorded.from_unix_s)) if self.recorded else first_s
+            kept = {"from_unix_s": from_s, "to_unix_s": int(now_unix_s) // 60 * 60, "step_s": 60}
         return {
             "cluster": source.cluster_name,
             "version": __version__,
             **self._state(),
             "now_unix_s": now_unix_s,
             "history": kept,
+            "recorded": self.recorded and self.recorded._asdict(),
         }
 
     def unix_s(self) -> float:

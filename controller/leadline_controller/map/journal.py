@@ -46,10 +46,10 @@ class BoardState(NamedTuple):
 
 
 class BoardJournal:
-    """How boards are, and the last 64 changes of each. now_s: as for PlacementJournal."""
+    """How boards are, and the last `most` changes of each. now_s: as for PlacementJournal."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self._now_s = now_s
+    def __init__(self, now_s: Callable[[], float], most: int = _MOST_STATES) -> None:
+        self._now_s, self._most = now_s, most
         self._since_s: float | None = None
         # When, and how the board was from then on; None if there was no such board.
         self._states: dict[str, deque[tuple[float, BoardState | None]]] = {}
@@ -59,7 +59,7 @@ class BoardJournal:
         at_s, seen = self._now_s(), {each.name: BoardState.of(each) for each in statuses}
         self._since_s = at_s if self._since_s is None else self._since_s
         for name in self._states.keys() | seen.keys():
-            states = self._states.setdefault(name, deque(maxlen=_MOST_STATES))
+            states = self._states.setdefault(name, deque(maxlen=self._most))
             if (states[-1][1] if states else None) != seen.get(name):
                 states.append((at_s, seen.get(name)))
         if len(self._states) > _MOST_BOARDS:
@@ -78,14 +78,21 @@ class BoardJournal:
 
 
 class PlacementJournal:
-    """The unfinished pods that have a board, by uid, and their last 20,000 changes. now_s: a
+    """The unfinished pods that have a board, by uid, and their last `most_moves` changes. now_s: a
     monotonic clock; its seconds are those of `at`. scheduler_name: of our pods. boards: how they
-    are."""
+    are. most_states: changes of each."""
 
-    def __init__(self, now_s: Callable[[], float], scheduler_name: str) -> None:
-        self._now_s = now_s
-        self._scheduler_name = scheduler_name
-        self.boards = BoardJournal(now_s)
+    def __init__(
+        self,
+        now_s: Callable[[], float],
+        scheduler_name: str,
+        *,
+        most_moves: int = _MOST_MOVES,
+        most_states: int = _MOST_STATES,
+    ) -> None:
+        self.now_s = now_s
+        self._scheduler_name, self._most_moves = scheduler_name, most_moves
+        self.boards = BoardJournal(now_s, most_states)
         self._placed: dict[str, PlacedPod] = {}
         # When, which pod, and where it was before.
         self._moves: deque[tuple[float, str, PlacedPod | None]] = deque()
@@ -102,7 +109,7 @@ class PlacementJournal:
                     self._put(uid, placed)
                 if self.since_s is None:  # before, nothing was known of them
                     self._moves.clear()
-                    self.since_s = self._now_s()
+                    self.since_s = self.now_s()
             case PodChanged(pod):
                 self._put(pod.uid, self._of(pod))
             case PodDeleted(pod):
@@ -146,8 +153,8 @@ class PlacementJournal:
             del self._placed[uid]
         else:
             self._placed[uid] = placed
-        self._moves.append((self._now_s(), uid, before))
-        if len(self._moves) > _MOST_MOVES:
+        self._moves.append((self.now_s(), uid, before))
+        if len(self._moves) > self._most_moves:
             self.since_s, _, _ = self._moves.popleft()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.inspect.order import in_order
-from leadline_controller.inspect.parts import Parts
+from leadline_controller.inspect.parts import Observed
 from leadline_controller.map import documents
 from leadline_controller.map.feed import Feed, Picture
 from leadline_controller.map.journal import BoardState, PlacedPod, PlacementJournal, by_node
@@ -20,13 +20,13 @@ _UNKNOWN = BoardState("silent", in_cluster=None, ready=None, schedulable=None, n
 _Values = Mapping[SeriesKey, float]
 
 
-async def overview(source: Parts, journal: PlacementJournal, feed: Feed, unix_s: float) -> bytes:
+async def overview(source: Observed, journal: PlacementJournal, feed: Feed, unix_s: float) -> bytes:
     """The JSON."""
     head, now_unix_s = await feed.head(), feed.unix_s()
     minute = int(unix_s) // FINE.step_s * FINE.step_s
     stored = await source.history.series_at(minute)
     newest = await asyncio.to_thread(source.sampler.blocks)
-    at_s = source.clock.now_s() - (now_unix_s - unix_s)
+    at_s = journal.now_s() - (now_unix_s - unix_s)
     rewind, states, picture = journal.at(at_s), journal.boards.at(at_s), feed.picture
     if rewind is None:
         placed: Mapping[str, PlacedPod] = await _decided(source, journal, unix_s)
@@ -52,7 +52,9 @@ async def overview(source: Parts, journal: PlacementJournal, feed: Feed, unix_s:
     return await asyncio.to_thread(encoded)
 
 
-async def _decided(source: Parts, journal: PlacementJournal, unix_s: float) -> dict[str, PlacedPod]:
+async def _decided(
+    source: Observed, journal: PlacementJournal, unix_s: float
+) -> dict[str, PlacedPod]:
     """The pods that are still where an earlier decision put them, by uid."""
     records, _ = await source.history.since(None)
     here, now = dict(journal.now()), source.decisions.now()

@@ -22,11 +22,11 @@ from leadline_wire.v1 import control_pb2 as pb
 from leadline_controller.history.record import DecisionRecord
 from leadline_controller.inspect import history, placements
 from leadline_controller.inspect.nodes import NodeReader
-from leadline_controller.inspect.parts import Parts
+from leadline_controller.inspect.parts import Observed
 from leadline_controller.logs import ErrorLog
 from leadline_controller.map import documents, past
 from leadline_controller.map.access import Access, LoginLimits
-from leadline_controller.map.feed import Feed
+from leadline_controller.map.feed import Feed, Recorded
 from leadline_controller.map.files import PageFile, page_files
 from leadline_controller.map.journal import PlacementJournal
 from leadline_controller.map.layout import order
@@ -101,12 +101,12 @@ class _NotThereError(Exception):
 class WebServer:
     """Serves the map at the settings' address. anchors: boards whose links are all drawn. folder:
     of the page's files, the package's own if None. listener: a socket that listens already, in
-    place of the settings' address."""
+    place of the settings' address. recorded: as of Feed."""
 
     def __init__(
         self,
         settings: WebSettings,
-        source: Parts,
+        source: Observed,
         journal: PlacementJournal,
         anchors: Collection[str] = (),
         *,
@@ -114,7 +114,9 @@ class WebServer:
         folder: Traversable | None = None,
         listener: socket.socket | None = None,
         poll_s: float = 0.5,
+        recorded: Recorded | None = None,
     ) -> None:
+        self._recorded = recorded
         self._settings, self._source, self._journal = settings, source, journal
         self._limits = limits = limits or WebLimits()
         self._folder = folder
@@ -141,7 +143,11 @@ class WebServer:
     async def start(self) -> str:
         """Listen. Returns the page's address with the actual port; raises ServeError."""
         settings = self._settings
-        self._feed = Feed(self._source, self._journal, self._anchors, poll_s=self._poll_s)
+        self._feed = Feed(
+            *(self._source, self._journal, self._anchors),
+            poll_s=self._poll_s,
+            recorded=self._recorded,
+        )
         tls = (
             settings.tls.server_context(login=settings.login is not None) if settings.tls else None
         )
@@ -365,6 +371,8 @@ class WebServer:
     async def _decision(self, request: web.Request) -> bytes:
         key = _name(request.match_info["id"])
         records = await placements.decisions_about(self._source, key)
+        if not records and self._recorded:
+            raise _NotThereError(f"no decision about pod {key[:200]} is recorded")
         if not records:
             raise _NotThereError(placements.why_unexplained(self._source, key))
         now = self._source.decisions.now()

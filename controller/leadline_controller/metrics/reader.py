@@ -125,6 +125,15 @@ class MetricsReader:
         yield _gauge("rescheduling_paused", "Whether nothing is moved.", is_paused)
         answers = inspection.session.status().answers(inspection.clock.now_s())
         yield _gauge("mqtt_connected", "Whether the broker is connected and answers.", answers)
+        if inspection.shadow is not None:
+            shadows = CounterMetricFamily(
+                "leadline_shadow_decisions",
+                "Decisions of strategies that decide without effect, by how they compare.",
+                labels=["strategy", "result"],
+            )
+            for key, count in inspection.shadow.counts().items():
+                shadows.add_metric(key, count)
+            yield shadows
         database = inspection.history.status()
         if database.path is not None:
             yield _gauge("history_size_bytes", "Of the database's files.", database.size_bytes)

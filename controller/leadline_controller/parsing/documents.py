@@ -51,10 +51,10 @@ except ImportError:  # PyYAML built without libyaml
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]  # the same interface
 
 
-def read_document(path: Path | None) -> object:
+def read_document(path: Path | None, most: int = MAX_BYTES) -> object:
     """The data in the file, of standard input without one. Raises FieldError when it can't be read,
-    is larger than MAX_BYTES, or is neither YAML nor JSON."""
-    return parse_document(read_text(path))
+    has more than `most` bytes, or is neither YAML nor JSON."""
+    return parse_document(read_text(path, most))
 
 
 def read_text(path: Path | None, most: int = MAX_BYTES) -> str:

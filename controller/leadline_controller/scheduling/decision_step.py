@@ -1,7 +1,6 @@
 """The decision step that the scheduler and the extender service share."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.batch import BatchPlan, decide_as_planned
@@ -9,18 +8,19 @@ from leadline_controller.framework.cycle import Decision, FilterResult, Rule, de
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import Clock, Event
-from leadline_controller.framework.view import Bools, ClusterView, Ints
+from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.history.log import PENDING, DecisionLog
+from leadline_controller.scheduling.kept_room import decide_in_room
 from leadline_controller.telemetry.state import TelemetryState
-
-_RUN_GAP_S = 1.0
 
 
 class DecisionStep:
     """Filters and scores the nodes for one pod at a time, and records each decision in the log.
     warm_up_s: how long the first decision may wait for the metrics of every ready node, since a
-    controller that has just started knows none. seed: of the chance that breaks ties. With it, a
-    pod and a view give the same decision whenever it is made, so that it can be made again."""
+    controller that has just started knows none. on_decision: called after a decision is recorded.
+
+    With the rule's seed, a pod and a view give the same decision whenever it is made, so that it
+    can be made again."""
 
     def __init__(
         self,
@@ -30,18 +30,18 @@ class DecisionStep:
         rule: Rule,
         clock: Clock,
         warm_up_s: float = 0.0,
-        seed: int = 0,
+        on_decision: Callable[[Decision], None] = lambda _: None,
     ) -> None:
         self.state = state
         self.telemetry = telemetry
         self.decisions = decisions
         self.rule = rule
         self.clock = clock
-        self.seed = seed
+        self.seed = rule.seed or 0
         self._warm_up_s = warm_up_s
         self._options = values_of(rule.strategy)
+        self._on_decision = on_decision
         self._warm_by_s: float | None = None
-        self._last_view_s = float("-inf")
 
     def not_ready_reason(self) -> str | None:
         """Why there can be no decisions yet, in one sentence; None when there can."""
@@ -70,44 +70,19 @@ class DecisionStep:
         """The view for a decision that is made now. Decisions no more than a second apart belong
         to one run."""
         now_s = self.clock.now_s()
-        if now_s - self._last_view_s > _RUN_GAP_S:
+        if self.state.is_run_over(now_s):
             self.state.begin_run()
-        self._last_view_s = now_s
+        self.state.run_seen_s = now_s
         return self.view(pod)
 
     def decide(
         self, view: ClusterView, pod: Pod, results: Mapping[str, FilterResult] | None = None
     ) -> Decision:
-        """Decide, and do not record it. results: of the filters, if they ran already.
-
-        The replacement of a moved pod goes where room is reserved for it; if it does not fit there
-        any more, anywhere but where it came from; and back only if nothing else is left. A pod for
-        which others were preempted goes where that was, if it fits there.
-        """
+        """Decide, and do not record it; see decide_in_room. results: of the filters, if they ran
+        already."""
         self.rule.draw_for(pod, self.seed)
-        kept = self.state.reservation_of(pod)
-        nominated = self.state.nominated_node(pod.uid)
-        if kept is None and nominated is None:
-            return decide(view, pod, self.rule, results)
-        if results is None:
-            results = filtered(view, pod, self.rule.filters)
-        if kept is not None:
-            allowed = [_named(view, kept.node)]
-            if kept.source is not None:
-                allowed.append(~_named(view, kept.source))
-            for nodes in allowed:
-                only = FilterResult(nodes, lambda _: "room is reserved on another node")
-                decision = decide(view, pod, self.rule, {**results, "Reservation": only})
-                if decision.node is not None:
-                    came = f"moved from {kept.source}: " if kept.source else ""
-                    more = "" if decision.why in kept.why else f"; {decision.why}"
-                    return replace(decision, why=f"{came}{kept.why}{more}")
-        if nominated is not None:
-            only = FilterResult(_named(view, nominated), lambda _: "nominated for another node")
-            decision = decide(view, pod, self.rule, {**results, "NominatedNode": only})
-            if decision.node is not None:
-                return replace(decision, why=f"it is nominated for this node; {decision.why}")
-        return decide(view, pod, self.rule, results)
+        kept, nominated = self.state.reservation_of(pod), self.state.nominated_node(pod.uid)
+        return decide_in_room(view, pod, self.rule, kept, nominated, results)
 
     def decide_after_preemption(self, decision: Decision, view: ClusterView, nodes: Ints) -> int:
         """Which of these nodes the strategy prefers for a pod that fits nowhere yet. view: without
@@ -137,6 +112,8 @@ class DecisionStep:
     def record(self, decision: Decision, outcome: str = PENDING) -> None:
         """Record a decision made now."""
         self.decisions.add(decision, self.clock.now_s(), outcome, self._options)
+        if outcome == PENDING:  # not the same decision again, as kube-scheduler carried it out
+            self._on_decision(decision)
 
 
 def warnings_about(decision: Decision) -> list[Event]:
@@ -147,11 +124,3 @@ def warnings_about(decision: Decision) -> list[Event]:
     if decision.warning:
         warnings.append(Event("Warning", "UnknownUserNode", decision.warning))
     return warnings
-
-
-def _named(view: ClusterView, node: str) -> Bools:
-    """The node of this name, shape (n,)."""
-    mask = view.table.none()
-    if node in view.table.index:
-        mask[view.table.index[node]] = True
-    return mask

@@ -5,17 +5,24 @@ kept here.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import numpy as np
 
+from leadline_controller.cluster.reservations import Reservations
+from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchStrategy, plan_batch
-from leadline_controller.framework.cycle import Decision, Rule, decide_in_turn
+from leadline_controller.framework.cycle import Decision, Rule, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.explanation import assumed, load_document, measured
+from leadline_controller.preferences import rule as preference_rule
+from leadline_controller.scheduling.kept_room import decide_in_room
 from leadline_controller.snapshot.snapshot import Snapshot
+from leadline_controller.snapshot.stated import StatedRule
 
 Document = dict[str, Any]
 
@@ -29,6 +36,20 @@ class Scoring:
     tail: Document  # the migrations of a batch strategy, else empty
 
 
+def rule_of(stated: StatedRule, strategy: Strategy) -> Rule:
+    """The stated rule, with its seed at the beginning, or 0 where none is stated. strategy: the one
+    that it names. Raises OptionError."""
+    preferences = "off" if stated.preferences is None else stated.preferences
+    return Rule(
+        strategy,
+        FILTERS,
+        Random(stated.seed or 0),  # noqa: S311  # breaks ties, no secret
+        preference_rule(preferences),
+        letter=stated.letter,
+        seed=stated.seed,
+    )
+
+
 def start_scoring(
     snapshot: Snapshot,
     rule: Rule,
@@ -40,23 +61,56 @@ def start_scoring(
     strategy. pods: the same pods, if the caller wants to count them on the way. assumes_load:
     whether a pod that is placed adds what it is expected to use to what was measured."""
     strategy = rule.strategy
-    view = snapshot.view.assuming_load() if assumes_load else snapshot.view
+    view = snapshot.view
+    if not assumes_load:
+        view = replace(view, metrics=view.measured, assumed=None)
+    elif view.assumed is None:
+        view = view.assuming_load()
     head = {
         "strategy": strategy.name,
         "options": values_of(strategy),
         "better": strategy.better,
     }
     wanted = snapshot.pods if pods is None else pods
+    kept = Reservations()
+    for each in snapshot.reservations:
+        kept.put(each)
     if not isinstance(strategy, BatchStrategy):
-        placed = decide_in_turn(view, wanted, rule)
-        return Scoring(head, (decision for decision, _ in placed), {})
-    plan, _, batch = plan_batch(view, wanted, snapshot.running, rule)
+        return Scoring(head, _in_turn(view, wanted, rule, kept), {})
+    crowded = kept.apply(view, None)
+    staying = [(pod, at) for pod, at in snapshot.running if not pod.terminating]
+    plan, _, batch = plan_batch(crowded, wanted, staying, rule)
     names = view.table.names
     migrations = [
         {"pod": m.pod.key, "from": names[m.source], "to": names[m.target], "why": m.why}
         for m in plan.moves
     ]
     return Scoring(head, (decision for decision, _ in batch), {"migrations": migrations})
+
+
+def _in_turn(
+    view: ClusterView, pods: Iterable[Pod], rule: Rule, kept: Reservations
+) -> Iterator[Decision]:
+    """Decide on one pod after the other as a scheduler does: each sees what the pods before it
+    took, and the room that is kept for others."""
+    for pod in pods:
+        nominated = next((at for each, at in view.nominated if each.uid == pod.uid), None)
+        node = None if nominated is None else view.table.names[nominated]
+        seen = kept.apply(view, pod)
+        if rule.seed is not None and pod.uid:  # as a controller does
+            rule.draw_for(pod, rule.seed)
+        decision = decide_in_room(seen, pod, rule, kept.of(pod), node)
+        yield decision
+        if decision.node is None:
+            kept.remove_own(pod.uid)
+            continue
+        at = view.table.index[decision.node]
+        charge = rule.strategy.charge(seen, pod, at)
+        others = tuple(each for each in view.nominated if each[0].uid != pod.uid)
+        view = view.with_placement(pod, at, charge, decision.volumes())
+        view = replace(view, nominated=others)
+        kept.placed(pod)
+        kept.remove_own(pod.uid)
 
 
 def to_document(decision: Decision) -> Document:

@@ -8,10 +8,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from pathlib import Path
 
 import numpy as np
 
+from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.batch import Running
 from leadline_controller.framework.cluster_objects import (
@@ -20,19 +22,12 @@ from leadline_controller.framework.cluster_objects import (
     PodSelector,
     PodSelectors,
     Storage,
+    Unreadable,
 )
 from leadline_controller.framework.image_layers import ImageTable, full_name
-from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
+from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Node, Pod, Taint
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.view import (
-    METRICS,
-    ClusterView,
-    Floats,
-    Ints,
-    LinkTable,
-    NodeMetrics,
-    NodeTable,
-)
+from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeTable
 from leadline_controller.kubeobjects.amounts import read_amounts
 from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_pod
@@ -40,20 +35,34 @@ from leadline_controller.kubeobjects.schema import Quantities
 from leadline_controller.parsing.documents import read_document
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.typed import decode
+from leadline_controller.snapshot.stated import (
+    MAX_VALUE,
+    NODE_FIELDS,
+    StatedRule,
+    by_architecture,
+    charged,
+    counts,
+    read_estimates,
+    read_metrics,
+    read_rule,
+    with_load,
+    with_queues,
+)
 
 API_VERSION = "leadline.dev/v1"
 KIND = "ClusterSnapshot"
+MAX_BYTES = 64 * 1024 * 1024  # 1,000 boards with 10,000 pods take 10 MB
 _DEFAULT_PODS = 110  # the kubelet's
 _MAX_RESOURCES = 256  # in requests and nodes; real clusters have a dozen
-_MAX_VALUE = 1e15  # far above any measurement; sums and squares stay finite
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
 _NODE_FIELDS = (
     *("name", "tier", "schedulable", "ready", "labels", "taints", "allocatable", "requested"),
     *("bandwidth_mbps", "bandwidth_requested_mbps", "metrics", "metric_errors"),
     *("image_layers", "pulling_mb", "registry_mbps"),
+    *NODE_FIELDS,
 )
 # Lists of Kubernetes manifests -> the kind of their entries.
-_RESOURCES = {
+RESOURCES = {
     "namespaces": "Namespace",
     "claims": "PersistentVolumeClaim",
     "volumes": "PersistentVolume",
@@ -67,6 +76,11 @@ _RESOURCES = {
     "replica_sets": "ReplicaSet",
     "stateful_sets": "StatefulSet",
 }
+_ROOT_FIELDS = (
+    *("apiVersion", "kind", "nodes", "links", "images", "pods", *RESOURCES),
+    *("rule", "estimates", "problems", "nominations", "reservations", "expected_use"),
+    "unreadable",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +90,17 @@ class Snapshot:
     view: ClusterView
     pods: tuple[Pod, ...]
     running: tuple[Running, ...] = ()  # the assigned pods, each with the index of its node
+    # Room that is kept for pods; the view is without it.
+    reservations: tuple[Reservation, ...] = ()
+    rule: StatedRule | None = None
+    now_s: float = 0.0  # when it was taken, on the clock of the view's times
+
+    def every_pod(self) -> Iterator[Pod]:
+        """All pods in it; one may come twice."""
+        yield from self.pods
+        yield from (pod for pod, _ in self.running)
+        yield from (pod for pod, _ in self.view.nominated)
+        yield from (each.pod for each in self.reservations)
 
 
 def load_snapshot(path: Path) -> Snapshot:
@@ -83,7 +108,7 @@ def load_snapshot(path: Path) -> Snapshot:
     and what was expected."""
     is_input = str(path) == "-"
     try:
-        return read_snapshot(read_document(None if is_input else path))
+        return read_snapshot(read_document(None if is_input else path, MAX_BYTES))
     except FieldError as error:
         raise FieldError(f"{'standard input' if is_input else path}: {error}") from None
 
@@ -92,7 +117,7 @@ def read_snapshot(document: object) -> Snapshot:
     """The snapshot in this document. Assigned pods count on their nodes; finished pods, and pending
     ones that are being deleted, are left out. Raises FieldError."""
     root = Fields(document, "")
-    root.only("apiVersion", "kind", "nodes", "links", "images", "pods", *_RESOURCES)
+    root.only(*_ROOT_FIELDS)
     root.choice("apiVersion", API_VERSION)
     root.choice("kind", KIND)
     if not root.has("nodes"):
@@ -103,8 +128,8 @@ def read_snapshot(document: object) -> Snapshot:
     # By name as in a cluster: the order decides where a strategy takes the first of equal nodes.
     by_name = sorted(zip(nodes, entries, strict=True), key=lambda pair: pair[0].name)
     table, entries = NodeTable([node for node, _ in by_name]), [entry for _, entry in by_name]
-    links = LinkTable(table.index, _links(root, table))
-    images = ImageTable.of(_images(root))
+    links = _links(root, table)
+    images, sizes_mb = _images(root)
     pods = _pods(root, table)
     running = [
         (pod, table.index[pod.node_name])
@@ -115,14 +140,47 @@ def read_snapshot(document: object) -> Snapshot:
     objects = _cluster_objects(root)
     namespaces = {pod.namespace: {"kubernetes.io/metadata.name": pod.namespace} for pod in pods}
     stated = {each.name: each.labels for each in objects if isinstance(each, NamespaceLabels)}
+    # A node that states its download queue has nothing else in it.
+    pulling = [(pod, at) for pod, at in running if not entries[at].has("download_queue")]
     view = replace(
         _view(table, entries, links, running),
         namespaces=Namespaces({**namespaces, **stated}),
         pod_selectors=PodSelectors(each for each in objects if isinstance(each, PodSelector)),
-        storage=Storage.of(objects),
-        images=images.with_running(table, running),
+        storage=Storage.of([*objects, *_unreadable(root)]),
+        images=with_queues(images.with_running(table, pulling), entries, sizes_mb),
+        nominated=tuple(_nominations(root, table)),
     )
-    return Snapshot(view, tuple(pending), tuple(running))
+    reservations = tuple(_reservations(root))
+    rule = read_rule(root)
+    view = with_load(view, root, entries)
+    return Snapshot(view, tuple(pending), tuple(running), reservations, rule)
+
+
+def _unreadable(root: Fields) -> Iterator[Unreadable]:
+    for entry in root.objects("unreadable"):
+        entry.only("kind", "why")
+        yield Unreadable(entry.text("kind"), entry.text("why", ""))
+
+
+def _nominations(root: Fields, table: NodeTable) -> Iterator[Running]:
+    for entry in root.objects("nominations"):
+        entry.only("pod", "node")
+        pod = _pod(entry.object("pod"))
+        if not pod.uid:  # by which it is told from the pod that is decided on
+            raise entry.object("pod").error("metadata.uid", "text")
+        if (at := table.index.get(entry.text("node"))) is None:
+            raise entry.error("node", "the name of a node in this file")
+        yield pod, at
+
+
+def _reservations(root: Fields) -> Iterator[Reservation]:
+    for entry in root.objects("reservations"):
+        entry.only("pod", "node", "source", "why")
+        pod = _pod(entry.object("pod"))
+        if not pod.uid:
+            raise entry.object("pod").error("metadata.uid", "text")
+        source = entry.text("source") if entry.has("source") else None
+        yield Reservation(pod, entry.text("node"), source, entry.text("why", ""))
 
 
 def _node(entry: Fields) -> Node:
@@ -137,10 +195,11 @@ def _node(entry: Fields) -> Node:
         unschedulable=not entry.flag("schedulable", default=True),
         ready=entry.flag("ready", default=True),
         tier=entry.choice("tier", "edge", "cloud") if entry.has("tier") else "",
-        bandwidth_mbps=entry.number("bandwidth_mbps", _MAX_VALUE),
+        bandwidth_mbps=entry.number("bandwidth_mbps", MAX_VALUE),
         image_layers=frozenset(entry.texts("image_layers")),
-        pulling_mb=entry.number("pulling_mb", _MAX_VALUE),
-        registry_mbps=entry.number("registry_mbps", _MAX_VALUE),
+        pulling_mb=entry.number("pulling_mb", MAX_VALUE),
+        registry_mbps=entry.number("registry_mbps", MAX_VALUE),
+        features=frozenset(entry.texts("features")),
     )
 
 
@@ -156,11 +215,14 @@ def _taints(entry: Fields) -> Iterator[Taint]:
         yield Taint(taint.text("key"), taint.text("value", ""), effect)
 
 
-def _links(root: Fields, table: NodeTable) -> list[Link]:
-    found: list[Link] = []
+def _links(root: Fields, table: NodeTable) -> LinkTable:
+    ends: list[tuple[int, int]] = []
+    rtt_ms: list[float] = []
+    at_s: list[float] = []
+    unreachable: list[tuple[int, int]] = []
     pairs = set()
     for entry in root.objects("links"):
-        entry.only("a", "b", "rtt_ms", "bandwidth_mbps")
+        entry.only("a", "b", "rtt_ms", "bandwidth_mbps", "age_s", "unreachable")
         a, b = entry.text("a"), entry.text("b")
         for end in ("a", "b"):
             if entry.raw(end) not in table.index:
@@ -171,30 +233,49 @@ def _links(root: Fields, table: NodeTable) -> list[Link]:
         if pair in pairs:
             raise FieldError(f"{entry.path}: the link between {a} and {b} comes twice")
         pairs.add(pair)
-        found.append(
-            Link(
-                a, b, entry.number("rtt_ms", _MAX_VALUE), entry.number("bandwidth_mbps", _MAX_VALUE)
-            )
-        )
-    return found
+        entry.number("bandwidth_mbps", MAX_VALUE)  # which no strategy reads of a pair
+        age_s, places = entry.number("age_s", MAX_VALUE), (table.index[a], table.index[b])
+        if (ms := entry.number("rtt_ms", MAX_VALUE)) is not None:
+            ends.append(places)
+            rtt_ms.append(ms)
+            at_s.append(nan if age_s is None else -age_s)
+        if entry.flag("unreachable", default=False):
+            unreachable.append(places)
+    return LinkTable.of_columns(
+        len(table),
+        np.array(ends, dtype=np.int64).reshape(-1, 2),
+        np.array(rtt_ms, dtype=np.float64),
+        np.array(at_s, dtype=np.float64),
+        read_estimates(root, table),
+        np.array(unreachable, dtype=np.int64).reshape(-1, 2),
+    )
 
 
-def _images(root: Fields) -> list[Image]:
+def _images(root: Fields) -> tuple[ImageTable, dict[str, float]]:
+    """The images, and the sizes of their layers by digest."""
     entries = list(root.objects("images"))
     sizes_mb: dict[str, tuple[float, str]] = {}
     images = [_image(entry, sizes_mb) for entry in entries]
-    _check_unique(entries, [image.name for image in images], "name")
-    _check_unique(entries, [full_name(image.name) for image in images], "name")
-    return images
+    for_all = [x.text("architecture", "") for x in entries]
+    named = list(zip(images, for_all, strict=True))
+    _check_unique(entries, [" for ".join(filter(None, (i.name, a))) for i, a in named], "name")
+    _check_unique(
+        entries, [" for ".join(filter(None, (full_name(i.name), a))) for i, a in named], "name"
+    )
+    rows = [(full_name(image.name), a, image.layers) for image, a in named]
+    table = ImageTable.of(image for image, a in named if not a)
+    return replace(table, by_architecture=by_architecture(rows)), {
+        digest: size_mb for digest, (size_mb, _) in sizes_mb.items()
+    }
 
 
 def _image(entry: Fields, sizes_mb: dict[str, tuple[float, str]]) -> Image:
     """sizes_mb: digest -> size of the layer and path of its entry, for all images so far."""
-    entry.only("name", "layers")
+    entry.only("name", "layers", "architecture")
     layers: dict[str, Layer] = {}
     for layer in entry.objects("layers"):
         layer.only("digest", "size_mb")
-        digest, size_mb = layer.text("digest"), layer.number("size_mb", _MAX_VALUE)
+        digest, size_mb = layer.text("digest"), layer.number("size_mb", MAX_VALUE)
         if size_mb is None:
             raise layer.error("size_mb", "a number")
         if digest in layers:
@@ -208,26 +289,35 @@ def _image(entry: Fields, sizes_mb: dict[str, tuple[float, str]]) -> Image:
 
 
 def _pods(root: Fields, table: NodeTable) -> list[Pod]:
-    pods = []
     entries = list(root.objects("pods"))
-    for entry in entries:
-        entry.choice("apiVersion", "v1", default="v1")
-        entry.choice("kind", "Pod", default="Pod")
-        metadata, spec = entry.object("metadata"), entry.object("spec")
-        _name(metadata, "name")
-        if metadata.has("namespace"):
-            _name(metadata, "namespace")
-        pod = read_pod(entry.data, entry.path)
+    pods = [_pod(entry) for entry in entries]
+    for entry, pod in zip(entries, pods, strict=True):
         if pod.node_name is not None and pod.node_name not in table.index:
-            raise spec.error("nodeName", "the name of a node in this file")
-        pods.append(pod)
+            raise entry.object("spec").error("nodeName", "the name of a node in this file")
     _check_unique(entries, [pod.key for pod in pods], "metadata.name")
-    return pods
+    problems = {}
+    for entry in root.objects("problems"):
+        entry.only("pod", "problem")
+        problems[entry.text("pod")] = entry.text("problem")
+    if not problems:
+        return pods
+    return [replace(pod, problem=problems.get(pod.key, pod.problem)) for pod in pods]
+
+
+def _pod(entry: Fields) -> Pod:
+    entry.choice("apiVersion", "v1", default="v1")
+    entry.choice("kind", "Pod", default="Pod")
+    metadata = entry.object("metadata")
+    entry.object("spec")
+    _name(metadata, "name")
+    if metadata.has("namespace"):
+        _name(metadata, "namespace")
+    return read_pod(entry.data, entry.path)
 
 
 def _cluster_objects(root: Fields) -> list[ClusterObject]:
     found: list[ClusterObject] = []
-    for name, kind in _RESOURCES.items():
+    for name, kind in RESOURCES.items():
         seen: dict[str, str] = {}
         for entry in root.objects(name):
             entry.choice("kind", kind, default=kind)
@@ -243,13 +333,14 @@ def _view(
     table: NodeTable, entries: Sequence[Fields], links: LinkTable, running: Sequence[Running]
 ) -> ClusterView:
     requested = [_amounts(entry, "requested") for entry in entries]
-    bandwidth = [entry.number("bandwidth_requested_mbps", _MAX_VALUE) or 0.0 for entry in entries]
+    stated = (entry.number("bandwidth_requested_mbps", MAX_VALUE) or 0.0 for entry in entries)
+    bits_per_s = [round(each * 1e6) for each in stated]  # as a cluster counts, so that sums agree
     ports: defaultdict[int, list[HostPort]] = defaultdict(list)
     mounts: defaultdict[int, list[Pod]] = defaultdict(list)
     for pod, at in running:
         for name, amount in pod.requests.items():
             requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
-        bandwidth[at] += pod.annotations.bandwidth_mbps or 0.0
+        bits_per_s[at] += round((pod.annotations.bandwidth_mbps or 0.0) * 1e6)
         if pod.host_ports:
             ports[at] += pod.host_ports
         if pod.claims or pod.disks:
@@ -257,10 +348,11 @@ def _view(
     return ClusterView(
         table=table,
         requested=_columns(requested, table),
-        metrics=_metrics(entries),
+        metrics=read_metrics(entries),
         links=links,
-        bandwidth_requested_mbps=np.array(bandwidth, dtype=np.float64),
-        placed_in_run=np.zeros(len(table), dtype=np.int64),
+        bandwidth_requested_mbps=np.array([each / 1e6 for each in bits_per_s], dtype=np.float64),
+        placed_in_run=counts(entries, "placed_in_run"),
+        charged_in_run=charged(entries),
         host_ports={at: tuple(held) for at, held in ports.items()},
         assigned_pods=AssignedPods().with_pods(running),
         mounts={at: tuple(held) for at, held in mounts.items()},
@@ -281,27 +373,6 @@ def _columns(requested: Sequence[dict[str, int]], table: NodeTable) -> dict[str,
         name: np.array([amounts.get(name, 0) for amounts in requested], dtype=np.int64)
         for name in sorted(names)
     }
-
-
-def _metrics(entries: Sequence[Fields]) -> NodeMetrics:
-    values, errors = (_columns_of(entries, field) for field in ("metrics", "metric_errors"))
-    known = any(entry.has("metric_errors") for entry in entries)
-    stated = np.nan_to_num(np.stack(tuple(errors.values()), axis=1)) if known else np.zeros((0, 0))
-    return replace(NodeMetrics.of(values), errors=stated)
-
-
-def _columns_of(entries: Sequence[Fields], field: str) -> dict[str, Floats]:
-    """Of each of METRICS the numbers in this field, NaN where there is none."""
-    measured = [entry.object(field) for entry in entries]
-    for metrics in measured:
-        metrics.only(*METRICS)
-
-    def column(name: str) -> Floats:
-        highest = 100.0 if name.endswith("_percent") else _MAX_VALUE
-        numbers = [metrics.number(name, highest) for metrics in measured]
-        return np.array([np.nan if v is None else v for v in numbers], dtype=np.float64)
-
-    return {name: column(name) for name in METRICS}
 
 
 def _name(entry: Fields, field: str) -> str:

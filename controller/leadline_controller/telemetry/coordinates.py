@@ -297,6 +297,36 @@ class RttEstimates:
         return rtt_ms, weight >= 1.0
 
 
+class EstimatesOf:
+    """Estimates of the round trips between nodes of a table, by their names; framework/view.py has
+    the port. Nodes that are new since the fit have none."""
+
+    def __init__(self, estimates: RttEstimates, names: Sequence[str]) -> None:
+        self.estimates = estimates
+        places = [estimates.index.get(name, -1) for name in names]
+        self._places = np.array(places, dtype=np.int64)
+        self._is_new = self._places < 0
+
+    def rtt_ms_from(self, node: int) -> Floats:
+        """See the port."""
+        if self._is_new[node]:
+            return np.full(len(self._places), np.nan)
+        rtt_ms, _ = self.estimates.rtt_ms_from(int(self._places[node]))
+        return np.where(self._is_new, np.nan, rtt_ms[self._places])
+
+    def modelled_ms(self, a: Ints, b: Ints) -> Floats:
+        """See the port."""
+        rtt_ms = self.estimates.coordinates.between(self._places[a], self._places[b])
+        return np.where(self._is_new[a] | self._is_new[b], np.nan, rtt_ms)
+
+    def modelled_ms_to(self, nodes: Ints) -> Floats:
+        """See the port."""
+        rtt_ms = self.estimates.coordinates.to_each(self._places[nodes])[self._places]
+        rtt_ms[self._is_new] = np.nan
+        rtt_ms[:, self._is_new[nodes]] = np.nan
+        return rtt_ms
+
+
 def _nearness(distance_ms: Floats, rtt_ms: Floats) -> Floats:
     """How near a node is to another one, as seen from a third: 1 at the same place, to 0."""
     near: Floats = np.exp(-((distance_ms / (_NEAR_SHARE * rtt_ms)) ** 2))

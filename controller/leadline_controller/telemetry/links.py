@@ -14,7 +14,7 @@ from weakref import ref
 import numpy as np
 
 from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, NodeTable
-from leadline_controller.telemetry.coordinates import RttEstimates
+from leadline_controller.telemetry.coordinates import EstimatesOf, RttEstimates
 from leadline_controller.telemetry.jumps import Jumps
 from leadline_controller.telemetry.link_status import (
     STALE_SHARE,
@@ -424,7 +424,7 @@ class LinkState:
             rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in bounds]))
             at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in bounds]))
         here = (ends >= 0).all(axis=1)
-        estimates = None if self._estimates is None else _EstimatesOf(self._estimates, nodes)
+        estimates = None if self._estimates is None else EstimatesOf(self._estimates, nodes.names)
         lost: Ints = places[self._ends[np.flatnonzero(self._is_unreachable(now_s))]].reshape(-1, 2)
         lost = lost[(lost >= 0).all(axis=1)]
         return LinkTable.of_columns(
@@ -479,29 +479,3 @@ class LinkState:
 
     def _number(self, node: str) -> int:
         return self._numbers.setdefault(node, len(self._numbers))
-
-
-class _EstimatesOf:
-    """Estimates of the round trips between the nodes of a table."""
-
-    def __init__(self, estimates: RttEstimates, nodes: NodeTable) -> None:
-        self._estimates = estimates
-        places = [estimates.index.get(name, -1) for name in nodes.names]
-        self._places = np.array(places, dtype=np.int64)
-        self._is_new = self._places < 0
-
-    def rtt_ms_from(self, node: int) -> Floats:
-        if self._is_new[node]:
-            return np.full(len(self._places), np.nan)
-        rtt_ms, _ = self._estimates.rtt_ms_from(int(self._places[node]))
-        return np.where(self._is_new, np.nan, rtt_ms[self._places])
-
-    def modelled_ms(self, a: Ints, b: Ints) -> Floats:
-        rtt_ms = self._estimates.coordinates.between(self._places[a], self._places[b])
-        return np.where(self._is_new[a] | self._is_new[b], np.nan, rtt_ms)
-
-    def modelled_ms_to(self, nodes: Ints) -> Floats:
-        rtt_ms = self._estimates.coordinates.to_each(self._places[nodes])[self._places]
-        rtt_ms[self._is_new] = np.nan
-        rtt_ms[:, self._is_new[nodes]] = np.nan
-        return rtt_ms

@@ -15,13 +15,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leadline_controller import loops
+from leadline_controller import loops, preferences
 from leadline_controller.clock import SystemClock
 from leadline_controller.cluster.node_images import Layers
 from leadline_controller.cluster.pod_usage import usage_by_workload
@@ -71,6 +71,7 @@ from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.scheduling.queue import SchedulingQueue
 from leadline_controller.scheduling.replica_order import ReplicaOrder
 from leadline_controller.scheduling.scheduler import Scheduler
+from leadline_controller.scheduling.shadow import Shadow
 from leadline_controller.serve.certificates import CertificateFile, certificate_files
 from leadline_controller.serve.settings import Unserved
 from leadline_controller.settings import Settings
@@ -79,7 +80,7 @@ from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
 from leadline_controller.wiring.recording import recording
-from leadline_controller.wiring.rules import scheduling_rule
+from leadline_controller.wiring.rules import scheduling_rule, shadow_strategies
 
 if TYPE_CHECKING:
     from leadline_controller.metrics.instruments import Instruments
@@ -130,8 +131,7 @@ class Controller:
         self.rule = rule or scheduling_rule(settings)
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
-        self.heartbeats = heartbeats or Heartbeats(time.monotonic)
-        self.api_server = api_server
+        self.heartbeats, self.api_server = heartbeats or Heartbeats(time.monotonic), api_server
         self.cluster_name, self.scheduler_name = settings.cluster, settings.scheduler_name
         self.advises = settings.extender is not None
         self.certificates: Sequence[CertificateFile] = list(_certificates(settings, login))
@@ -150,11 +150,13 @@ class Controller:
         self.history = Recorder(settings.decisions, now)
         # Drawn without one, and recorded, so that recorded decisions can be made again.
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
+        self.rule = replace(self.rule, seed=self.seed)
         self.decisions = DecisionLog(sink=self._decided, now=now)
         self.recording = recording(
             *(settings, self.rule, self.state, self.telemetry, self.clock, leadership, now),
             self.seed,
         )
+        self.shadow = self._shadow(now)
         self.step = self.step_by(self.rule)
 
         queue, name = SchedulingQueue(), settings.scheduler_name
@@ -249,7 +251,8 @@ class Controller:
         """What decides by a rule from the states of this controller."""
         warm_up_s = self.settings.warm_up_s
         parts = self.state, self.telemetry, self.decisions
-        return DecisionStep(*parts, rule, self.clock, warm_up_s, self.seed)
+        put = self.shadow.put if self.shadow is not None else lambda _: None
+        return DecisionStep(*parts, rule, self.clock, warm_up_s, put)
 
     def notify(self, change: ClusterChange) -> None:
         """The state has this change."""
@@ -346,17 +349,32 @@ class Controller:
 
     @asynccontextmanager
     async def storing_decisions(self) -> AsyncIterator[None]:
-        """Record decisions during the context, after loading those of earlier runs."""
+        """Record decisions during the context, also those of shadows, after loading those of
+        earlier runs."""
         self.history.start()
         if self.recording is not None:
             self.recording.start()
         try:
             self.decisions.restore(await self.history.restored())
+            if self.shadow is not None:
+                self.shadow.start()
             yield
         finally:
+            if self.shadow is not None:
+                await asyncio.to_thread(self.shadow.stop)
             if self.recording is not None:
                 await self.recording.stop()
             await self.history.stop()
+
+    def _shadow(self, now: Callable[[], Moment]) -> Shadow | None:
+        settings = self.settings.shadow
+        if not settings.strategies:
+            return None
+        real = self.rule
+        if isinstance(self.settings.preferences, float):  # in the unit of the real one's total
+            real = replace(real, prefer=preferences.rule("on"))
+        strategies = shadow_strategies(settings)
+        return Shadow(strategies, real, self.history.put_shadows, now, settings.share)
 
     def _notifications(self) -> Notifications | None:
         settings = self.settings.notify

@@ -40,7 +40,7 @@ def recording(
             strategy=rule.strategy.name,
             options={name: str(value) for name, value in values_of(rule.strategy).items()},
             seed=seed,
-            preferences=str(settings.preferences),
+            preferences="off" if rule.prefer is None else str(settings.preferences),
             letter=rule.letter,
             assumed_load=settings.assumed_load,
             scheduler_name=settings.scheduler_name,

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Rule, Strategy
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.preferences import rule
+from leadline_controller.scheduling.shadow import ShadowSettings
 from leadline_controller.settings import Settings
 from leadline_controller.strategies import STRATEGIES
 
@@ -19,6 +21,12 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     return built
 
 
+def shadow_strategies(settings: ShadowSettings) -> list[Strategy]:
+    """What decides beside that without effect. Raises OptionError, PluginError."""
+    given: Any = settings.options
+    return [strategy(name, given.get(name, {})) for name in settings.strategies]
+
+
 def scheduling_rule(settings: Settings) -> Rule:
     """By what the scheduler decides. Raises OptionError, PluginError."""
     return Rule(
@@ -27,4 +35,5 @@ def scheduling_rule(settings: Settings) -> Rule:
         Random(settings.seed),  # noqa: S311  # breaks ties, no secret
         rule(settings.preferences),
         letter=settings.letter,
+        seed=settings.seed,
     )

@@ -1,4 +1,5 @@
 from leadline_wire.v1 import images_pb2 as _images_pb2
+from leadline_wire.v1 import shadow_pb2 as _shadow_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -6,6 +7,18 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetSnapshotRequest(_message.Message):
+    __slots__ = ("anonymous",)
+    ANONYMOUS_FIELD_NUMBER: _ClassVar[int]
+    anonymous: bool
+    def __init__(self, anonymous: _Optional[bool] = ...) -> None: ...
+
+class SnapshotPart(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: bytes
+    def __init__(self, json: _Optional[bytes] = ...) -> None: ...
 
 class GetVersionRequest(_message.Message):
     __slots__ = ()

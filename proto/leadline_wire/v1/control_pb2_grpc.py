@@ -5,6 +5,7 @@ import warnings
 
 from leadline_wire.v1 import control_pb2 as leadline__wire_dot_v1_dot_control__pb2
 from leadline_wire.v1 import images_pb2 as leadline__wire_dot_v1_dot_images__pb2
+from leadline_wire.v1 import shadow_pb2 as leadline__wire_dot_v1_dot_shadow__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -71,6 +72,11 @@ class InspectionStub:
                 request_serializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.FromString,
                 _registered_method=True)
+        self.CompareStrategies = channel.unary_unary(
+                '/leadline.v1.Inspection/CompareStrategies',
+                request_serializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesResponse.FromString,
+                _registered_method=True)
         self.ListPlacements = channel.unary_unary(
                 '/leadline.v1.Inspection/ListPlacements',
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.ListPlacementsRequest.SerializeToString,
@@ -85,6 +91,11 @@ class InspectionStub:
                 '/leadline.v1.Inspection/Watch',
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.WatchRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_control__pb2.WatchEvent.FromString,
+                _registered_method=True)
+        self.GetSnapshot = channel.unary_stream(
+                '/leadline.v1.Inspection/GetSnapshot',
+                request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.FromString,
                 _registered_method=True)
 
 
@@ -137,6 +148,14 @@ class InspectionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CompareStrategies(self, request, context):
+        """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+        no sense.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListPlacements(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -152,6 +171,13 @@ class InspectionServicer:
 
     def Watch(self, request, context):
         """The state as it is, then every change, until the caller hangs up.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSnapshot(self, request, context):
+        """What decisions depend on now, as a document that `leadline score` reads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -195,6 +221,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     request_deserializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_images__pb2.ListImagesResponse.SerializeToString,
             ),
+            'CompareStrategies': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareStrategies,
+                    request_deserializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesResponse.SerializeToString,
+            ),
             'ListPlacements': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPlacements,
                     request_deserializer=leadline__wire_dot_v1_dot_control__pb2.ListPlacementsRequest.FromString,
@@ -209,6 +240,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=leadline__wire_dot_v1_dot_control__pb2.WatchRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_control__pb2.WatchEvent.SerializeToString,
+            ),
+            'GetSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetSnapshot,
+                    request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -412,6 +448,33 @@ class Inspection:
             _registered_method=True)
 
     @staticmethod
+    def CompareStrategies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/leadline.v1.Inspection/CompareStrategies',
+            leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_shadow__pb2.CompareStrategiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListPlacements(request,
             target,
             options=(),
@@ -482,6 +545,33 @@ class Inspection:
             '/leadline.v1.Inspection/Watch',
             leadline__wire_dot_v1_dot_control__pb2.WatchRequest.SerializeToString,
             leadline__wire_dot_v1_dot_control__pb2.WatchEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/leadline.v1.Inspection/GetSnapshot',
+            leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.FromString,
             options,
             channel_credentials,
             insecure,

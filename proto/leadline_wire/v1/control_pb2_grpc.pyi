@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from leadline_wire.v1 import control_pb2 as _control_pb2
 from leadline_wire.v1 import images_pb2 as _images_pb2
+from leadline_wire.v1 import shadow_pb2 as _shadow_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -44,11 +45,17 @@ class InspectionStub:
     """What probing costs each node and uplink, and what is left of its budget."""
     ListImages: _grpc.UnaryUnaryMultiCallable[_images_pb2.ListImagesRequest, _images_pb2.ListImagesResponse]
     """The images and layers of each node, its pulls, and what registries tell."""
+    CompareStrategies: _grpc.UnaryUnaryMultiCallable[_shadow_pb2.CompareStrategiesRequest, _shadow_pb2.CompareStrategiesResponse]
+    """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+    no sense.
+    """
     ListPlacements: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]
     ExplainPod: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]
     """NOT_FOUND when no decision about the pod is remembered."""
     Watch: _grpc.UnaryStreamMultiCallable[_control_pb2.WatchRequest, _control_pb2.WatchEvent]
     """The state as it is, then every change, until the caller hangs up."""
+    GetSnapshot: _grpc.UnaryStreamMultiCallable[_control_pb2.GetSnapshotRequest, _control_pb2.SnapshotPart]
+    """What decisions depend on now, as a document that `leadline score` reads."""
 
 @_typing.type_check_only
 class InspectionAsyncStub(InspectionStub):
@@ -65,11 +72,17 @@ class InspectionAsyncStub(InspectionStub):
     """What probing costs each node and uplink, and what is left of its budget."""
     ListImages: _aio.UnaryUnaryMultiCallable[_images_pb2.ListImagesRequest, _images_pb2.ListImagesResponse]  # type: ignore[assignment]
     """The images and layers of each node, its pulls, and what registries tell."""
+    CompareStrategies: _aio.UnaryUnaryMultiCallable[_shadow_pb2.CompareStrategiesRequest, _shadow_pb2.CompareStrategiesResponse]  # type: ignore[assignment]
+    """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+    no sense.
+    """
     ListPlacements: _aio.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]  # type: ignore[assignment]
     ExplainPod: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]  # type: ignore[assignment]
     """NOT_FOUND when no decision about the pod is remembered."""
     Watch: _aio.UnaryStreamMultiCallable[_control_pb2.WatchRequest, _control_pb2.WatchEvent]  # type: ignore[assignment]
     """The state as it is, then every change, until the caller hangs up."""
+    GetSnapshot: _aio.UnaryStreamMultiCallable[_control_pb2.GetSnapshotRequest, _control_pb2.SnapshotPart]  # type: ignore[assignment]
+    """What decisions depend on now, as a document that `leadline score` reads."""
 
 class InspectionServicer(metaclass=_abc_1.ABCMeta):
     """Read-only view of a running controller. Ages are seconds at the time of the answer."""
@@ -127,6 +140,16 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         """The images and layers of each node, its pulls, and what registries tell."""
 
     @_abc_1.abstractmethod
+    def CompareStrategies(
+        self,
+        request: _shadow_pb2.CompareStrategiesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shadow_pb2.CompareStrategiesResponse, _abc.Awaitable[_shadow_pb2.CompareStrategiesResponse]]:
+        """What strategies that decide without effect would have done. INVALID_ARGUMENT for a time that makes
+        no sense.
+        """
+
+    @_abc_1.abstractmethod
     def ListPlacements(
         self,
         request: _control_pb2.ListPlacementsRequest,
@@ -148,5 +171,13 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_control_pb2.WatchEvent], _abc.AsyncIterator[_control_pb2.WatchEvent]]:
         """The state as it is, then every change, until the caller hangs up."""
+
+    @_abc_1.abstractmethod
+    def GetSnapshot(
+        self,
+        request: _control_pb2.GetSnapshotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_control_pb2.SnapshotPart], _abc.AsyncIterator[_control_pb2.SnapshotPart]]:
+        """What decisions depend on now, as a document that `leadline score` reads."""
 
 def add_InspectionServicer_to_server(servicer: InspectionServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

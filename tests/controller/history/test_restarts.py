@@ -136,7 +136,7 @@ def test_after_a_kill_the_next_process_explains_as_this_one_did(
         after = {pod: leadline(capsys, second.address, "explain", pod) for pod in before}
         listed = leadline(capsys, second.address, "placements", "--since", "1h")["placements"]
     placed, stuck = after["default/p3"], after["huge"]
-    assert placed["node"] in ("n1", "n2")
+    assert placed["node"] in placed["scores"]
     assert placed["outcome"] == "deleted"  # neither cluster has such a pod
     assert set(placed["scores"]) == {"n1", "n2", "small"}
     assert without_ages(placed) == without_ages(before["default/p3"])

@@ -88,6 +88,7 @@ class FakeParts:
     address_policy: Any = None
     unserved: dict[str, Unserved] = field(default_factory=dict)
     rescheduler: Any = None
+    shadow: Any = None
     history: Any = None
     recording: Any = None
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from leadline_controller.framework.model import Pod
@@ -33,6 +34,7 @@ def controllers_metrics(folder: Path) -> str:
     instruments = Instruments()
     harness.decisions._sink = instruments.count
     harness.place(Pod("default", "huge", uid="u", requests={"cpu": 10**9}), PENDING)
+    harness.source.shadow = SimpleNamespace(counts=lambda: {("netsched", "same"): 3})
     history = Recorder(HistorySettings(folder / "decisions.db"))
     source = MetricsSource(replace(known(harness), history=history), instruments, MetricsSettings())
     return MetricsReader(source).begin()(False).decode()

@@ -62,7 +62,8 @@ class SchedulerHarness:
         rule = Rule(strategy, filters, Random(7), options.pop("prefer", None))
         warm_up_s = options.pop("warm_up_s", 0.0)
         self.step = DecisionStep(
-            self.state, self.telemetry, self.decisions, rule, self.clock, warm_up_s
+            *(self.state, self.telemetry, self.decisions, rule, self.clock, warm_up_s),
+            on_decision=options.pop("on_decision", lambda _: None),
         )
         self.phases: list[str] = []
         self.victims: list[int] = []

@@ -88,7 +88,8 @@ class States:
     def step(self, rule: Rule, seed: int) -> DecisionStep:
         """What decides by this rule."""
         log = DecisionLog(limit=1, detailed=1)
-        return DecisionStep(self.cluster, self.telemetry, log, rule, self.clock, seed=seed)
+        by = replace(rule, seed=seed)
+        return DecisionStep(self.cluster, self.telemetry, log, by, self.clock)
 
     def advance(self, to_s: float) -> None:
         """Let time pass until then: what the controller does again and again is done."""

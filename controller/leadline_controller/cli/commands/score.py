@@ -2,11 +2,11 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import click
@@ -21,14 +21,13 @@ from leadline_controller.cli.output import (
     track,
     working,
 )
-from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, Rule
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, quoted
-from leadline_controller.preferences import rule
-from leadline_controller.snapshot.score import Scoring, start_scoring, to_document
+from leadline_controller.snapshot.score import Scoring, rule_of, start_scoring, to_document
 from leadline_controller.snapshot.snapshot import load_snapshot
+from leadline_controller.snapshot.stated import StatedRule
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 _SHOWN = 3
@@ -51,8 +50,7 @@ _SHOWN_COUNTS = 12
     "--strategy",
     "name",
     type=click.Choice(list(STRATEGIES)),
-    default=DEFAULT_STRATEGY,
-    show_default=True,
+    show_default=f"the snapshot's, else {DEFAULT_STRATEGY}",
     help="How to choose among the nodes that fit.",
 )
 @click.option(
@@ -63,25 +61,27 @@ _SHOWN_COUNTS = 12
     help="Set an option of the strategy; repeatable. See 'leadline strategies'.",
 )
 @click.option(
-    "--seed", default=0, show_default=True, help="Seed of the random choice between equal nodes."
+    "--seed",
+    type=int,
+    show_default="the snapshot's, else 0",
+    help="Seed of the random choice between equal nodes.",
 )
 @click.option(
     "--preferences",
-    default="off",
-    show_default=True,
+    show_default="the snapshot's, else off",
     metavar="on|off|NUMBER",
     help="Whether preferences decide between nearly equal nodes; a number is the tolerance.",
 )
 @click.option(
     "--assumed-load",
     type=click.Choice(["on", "off"]),
-    default="on",
-    show_default=True,
+    show_default="the snapshot's, else on",
     help="Whether a pod that is placed adds what it is expected to use to what was measured.",
 )
 @click.option(
-    "--letter",
-    is_flag=True,
+    "--letter/--no-letter",
+    default=None,
+    show_default="the snapshot's, else --no-letter",
     help="Compare to the letter of the papers: values differ within their errors, too, and ties go "
     "by chance alone.",
 )
@@ -90,30 +90,38 @@ _SHOWN_COUNTS = 12
 def score(
     ctx: click.Context,
     path: Path,
-    name: str,
+    name: str | None,
     given: tuple[str, ...],
-    seed: int,
-    preferences: str,
-    assumed_load: str,
-    letter: bool,
+    seed: int | None,
+    preferences: str | None,
+    assumed_load: str | None,
+    letter: bool | None,
     output: Format,
 ) -> None:
     """Place the pods of a snapshot file and print why. Each pod sees what the pods before it
     took; a strategy that plans batches gets all pods at once. Exit code 1 when a pod fits on no
     node."""
+    explicit: dict[str, Any] = {
+        "strategy": name,
+        "seed": seed,
+        "letter": letter,
+        "assumed_load": None if assumed_load is None else assumed_load == "on",
+    }
     try:
-        strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
-        random = Random(seed)  # noqa: S311  # breaks ties, no secret
-        by = Rule(strategy, FILTERS, random, rule(_tolerance(preferences)), letter=letter)
+        explicit["preferences"] = None if preferences is None else _tolerance(preferences)
+        options = dict(_option(text) for text in given)
+        if name is not None:  # so that what is wrong here is said before a large file is read
+            build(STRATEGIES[name], options)
         with working("reading the snapshot"):
             snapshot = load_snapshot(path)
+        stated, by = _rule(snapshot.rule or StatedRule(), explicit, options)
     except (FieldError, OptionError, PluginError) as error:
         raise BadInput(str(error)) from None
     in_table = output in ("table", "wide")
     # Decisions that appear on a terminal one by one need no progress bar.
     counted = in_table or not sys.stdout.isatty()
     pods = track(snapshot.pods, "placing pods") if counted else snapshot.pods
-    scoring = start_scoring(snapshot, by, pods, assumes_load=assumed_load == "on")
+    scoring = start_scoring(snapshot, by, pods, assumes_load=stated.assumed_load)
     placed: Counter[str | None] = Counter()
     if not in_table:
         decisions = map(to_document, _counted(scoring.decisions, placed))
@@ -122,6 +130,20 @@ def score(
         show(*_tables(scoring, placed, wide=output == "wide"))
     if placed[None]:
         ctx.exit(1)
+
+
+def _rule(
+    stated: StatedRule, explicit: Mapping[str, Any], options: Mapping[str, str]
+) -> tuple[StatedRule, Rule]:
+    """The snapshot's rule with what the caller says instead. Raises OptionError."""
+    before = stated.strategy
+    stated = replace(stated, **{key: each for key, each in explicit.items() if each is not None})
+    name = stated.strategy or DEFAULT_STRATEGY
+    if name not in STRATEGIES:
+        known = ", ".join(STRATEGIES)
+        raise OptionError(f"rule.strategy: no strategy {quoted(name)} here; --strategy: {known}")
+    kept = stated.options if name == before else {}  # those of another strategy mean nothing
+    return stated, rule_of(stated, build(STRATEGIES[name], {**kept, **options}))
 
 
 def _counted(decisions: Iterable[Decision], placed: Counter[str | None]) -> Iterator[Decision]:

@@ -144,21 +144,28 @@ function drawLinks() {
 }
 
 function drawHeader() {
-  const { cluster, strategy, leads, lease_holder: holder } = store.now;
+  const { cluster, strategy, leads, lease_holder: holder, recorded } = store.now;
   const role = leads ? "places pods" : `does not lead${holder ? `; ${holder} does` : ""}`;
-  setText(byId("cluster"), `${cluster ?? ""} · ${strategy ?? ""} · ${role}`);
+  setText(byId("cluster"), `${cluster ?? ""} · ${strategy ?? ""} · ${recorded ? "a recording" : role}`);
+  byId("recorded").hidden = !recorded;
+  if (!recorded) return;
+  const [from, to] = [recorded.from_unix_s, recorded.to_unix_s].map(format.moment);
+  const missing = recorded.missing && ` Not shown: ${recorded.missing}.`;
+  setText(byId("recorded"), `This is a recording, from ${from} to ${to}.${missing}`);
 }
 
-/** What a view does not show as it was at the time of the slider. */
+/** What a view does not show as it was at the time of the slider. now: "now", or the end of a recording. */
 const OF_NOW = {
-  map: "Of links only the round trips are kept. Boards are drawn where they are now.",
-  pairs: "Pairs are shown as they are now: their past is not kept.",
-  board: "Of links only the round trips are kept. What a board is, such as its hardware, is not.",
-  decision: "This decision is shown as it is now.",
+  map: (now) => `Of links only the round trips are kept. Boards are drawn where they are ${now}.`,
+  pairs: (now) => `Pairs are shown as they are ${now}: their past is not kept.`,
+  board: () => "Of links only the round trips are kept. What a board is, such as its hardware, is not.",
+  decision: (now) => `This decision is shown as it is ${now}.`,
 };
 
 function drawNote() {
-  const note = store.past ? OF_NOW[view.name] : undefined;
+  const recorded = Boolean(store.now?.recorded);
+  let note = store.past ? OF_NOW[view.name]?.(recorded ? "at the end of the recording" : "now") : undefined;
+  if (recorded && view.name === "decision") note = "A recording says what was decided, and has no scores.";
   setText(byId("past-note"), note ?? "");
   byId("past-note").hidden = !note;
 }
@@ -229,8 +236,9 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 
 go(false);
-new Live(store, (state, problem) => {
-  setText(byId("state"), { live: "live", waiting: "connecting again" }[state]);
+new Live(store, (said, problem) => {
+  const state = said === "live" && store.now?.recorded ? "recording" : said;
+  setText(byId("state"), state === "waiting" ? "connecting again" : state);
   byId("state").dataset.state = state;
   tell("connection", problem);
 }).start();

@@ -125,10 +125,11 @@ export class BoardView {
   }
 
   draw(problem) {
-    const live = !this.#store.past;
+    const latest = !this.#store.past;
+    const live = latest && this.#store.now?.live !== false;
     const shown = this.#store.shown?.nodes.get(this.#name);
     const detail = this.#detail;
-    const node = shown ?? (live ? detail : null);
+    const node = shown ?? (latest ? detail : null);
     if (!node) {
       fillFacts(byId("board-facts"), [["State", problem ?? "loading, or no such board"]]);
       byId("board-pods").replaceChildren();
@@ -140,13 +141,13 @@ export class BoardView {
       ["State", state],
       ["Tier", node.tier || format.UNKNOWN],
       ["Bandwidth", node.bandwidth_in_words || format.bandwidth(node.bandwidth_mbps, node.bandwidth_kind)],
-      ["Bandwidth measured", live ? `${format.age(ageNow(node, "bandwidth_age_s", live))} ago` : format.UNKNOWN],
+      ["Bandwidth measured", latest ? `${format.age(ageNow(node, "bandwidth_age_s", live))} ago` : format.UNKNOWN],
       ["CPU", format.number(node.cpu_percent, "%")],
       ["Memory", format.number(node.memory_percent, "%")],
       ["Temperature", format.number(node.temperature_c, "°C")],
-      ["Last report", live ? `${format.age(ageNow(node, "age_s", live))} ago` : format.UNKNOWN],
+      ["Last report", latest ? `${format.age(ageNow(node, "age_s", live))} ago` : format.UNKNOWN],
     ];
-    if (detail && live) {
+    if (detail && latest) {
       const { allocatable: room, requested: asked } = detail;
       facts.push(
         ["Address", detail.address || format.UNKNOWN],
@@ -171,13 +172,13 @@ export class BoardView {
     if (node.pods_total > pods.length) items.push(el("li", {}, `and ${node.pods_total - pods.length} more`));
     if (!items.length) items.push(el("li", { className: "quiet" }, "none"));
     byId("board-pods").replaceChildren(...items);
-    this.#fillLinks(live);
+    this.#fillLinks(live, latest);
   }
 
-  #fillLinks(live) {
+  #fillLinks(live, latest) {
     const own = (link) => link.a === this.#name || link.b === this.#name;
     const links =
-      live && this.#detail
+      latest && this.#detail
         ? this.#detail.links
         : [...(this.#store.shown?.links.values() ?? [])].filter(own);
     const nodes = this.#store.shown?.nodes ?? new Map();

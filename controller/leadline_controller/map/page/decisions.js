@@ -12,7 +12,7 @@ const tone = ({ outcome = "", node }) =>
   outcome.startsWith("failed") ? "bad" : node === null ? "warn" : undefined;
 
 const noneOf = (store) =>
-  store.past ? "No earlier decision is kept." : "None yet. A new one appears here by itself.";
+  store.past || store.now?.recorded ? "No earlier decision is kept." : "None yet. A new one appears here by itself.";
 
 // What Kubernetes appends to the name of a workload: the hash of a template or the time of a job, and
 // five characters or a number. Its random characters are without vowels, 0, 1 and 3.
@@ -154,6 +154,10 @@ export class Announcer {
   }
 }
 
+/** Whether it is known how it was decided. */
+const isKept = ({ scores, rejected, scored_nodes: scored, rejected_nodes: ruledOut }) =>
+  (scored ?? scores.length) + (ruledOut ?? rejected.length) > 0;
+
 export class DecisionView {
   #id = null;
   #request = null;
@@ -195,8 +199,12 @@ export class DecisionView {
       ["Time", format.clock(decision.unix_s)],
       ["Strategy", decision.strategy],
       ["Options", options.join(", ") || format.UNKNOWN],
-      ["Boards scored", String(decision.scored_nodes ?? decision.scores.length)],
-      ["Boards ruled out", String(decision.rejected_nodes ?? decision.rejected.length)],
+      ...(isKept(decision)
+        ? [
+            ["Boards scored", String(decision.scored_nodes ?? decision.scores.length)],
+            ["Boards ruled out", String(decision.rejected_nodes ?? decision.rejected.length)],
+          ]
+        : []),
     ]);
     const kept = decision.scores.length;
     const note = kept < decision.scored_nodes ? ` The best ${kept} of ${decision.scored_nodes} are kept.` : "";
@@ -245,7 +253,7 @@ export class DecisionView {
         },
       ],
       decision.scores,
-      "No board was scored",
+      isKept(decision) ? "No board was scored" : "Not kept",
     );
     fillTable(
       byId("decision-rejected"),
@@ -255,7 +263,7 @@ export class DecisionView {
         { title: "Reasons", wide: true, cell: ({ reasons }) => reasons.join("; ") },
       ],
       decision.rejected,
-      "None",
+      isKept(decision) ? "None" : "Not kept",
     );
   }
 }

@@ -32,14 +32,20 @@ export function bytes(value) {
 export function clock(unixS) {
   if (!known(unixS)) return UNKNOWN;
   const time = new Date(unixS * 1000);
-  const today = new Date().toDateString() === time.toDateString();
+  const now = new Date();
+  const today = now.toDateString() === time.toDateString();
+  const year = now.getFullYear() === time.getFullYear() ? undefined : "numeric";
   return time.toLocaleString(
     undefined,
     today
       ? { hour: "2-digit", minute: "2-digit", second: "2-digit" }
-      : { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" },
+      : { year, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" },
   );
 }
+
+/** With its day, whenever it is. */
+export const moment = (unixS) =>
+  new Date(unixS * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 export function bandwidth(mbps, kind) {
   if (!known(mbps)) return UNKNOWN;

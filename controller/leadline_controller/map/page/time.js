@@ -49,7 +49,10 @@ export class TimeSlider {
   }
 
   #label() {
-    const text = this.#atEnd ? "now, live" : clock(this.#slider.value * MINUTE_S);
+    const recorded = this.#store.now?.recorded;
+    const end = recorded ? `${clock(recorded.to_unix_s)}, the end` : "now, live";
+    const text = this.#atEnd ? end : clock(this.#slider.value * MINUTE_S);
+    setText(byId("live"), recorded ? "To the end" : "Back to live");
     setText(byId("shown"), text);
     this.#slider.setAttribute("aria-valuetext", text);
     byId("live").hidden = this.#atEnd;
@@ -77,7 +80,7 @@ export class TimeSlider {
       this.#say(
         [
           overview.pods_exact === false &&
-            "Pods before the controller's last start follow from the kept decisions, and may be incomplete.",
+            `Pods before ${this.#store.now.recorded ? "that many changes" : "the controller's last start"} follow from the kept decisions, and may be incomplete.`,
           overview.states_known === false &&
             "It is not known which boards had a warning then, or took no pods.",
         ]

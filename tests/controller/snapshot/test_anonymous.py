@@ -1,0 +1,108 @@
+"""An anonymous snapshot decides the same but for the names, and has nobody's names in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from leadline_controller.snapshot.snapshot import Snapshot, read_snapshot
+
+from tests.controller.snapshot.live_decisions import decided_offline, document_of
+from tests.controller.snapshot.live_states import STRATEGY_NAMES, LiveState
+
+# Where manifests have names of somebody's.
+_MAPS = ("labels", "matchLabels", "nodeSelector", "selector")
+_NAMES = (
+    *("name", "namespace", "storageClassName", "volumeName", "volumeHandle", "driver"),
+    *("image", "provisioner", "attacher", "claimName", "volumeAttributesClassName", "pdName"),
+    *("topologyKey", "nodeName", "hostIP", "volumeID", "iqn", "pool"),
+)
+# Such names that are words of Kubernetes, or of the file's format or the strategies, as well, and
+# numbers that are compared as such.
+_WORDS = re.compile(
+    r"[a-z.-]*kubernetes\.io/[a-z-]+|leadline\.dev/[a-z-]+|true|pod-template-hash"
+    r"|arm64|amd64|edge|cloud"
+    r"|0\.0\.0\.0|[0-9.]+|a|b|yes|image|wait|disk|tier|cores|matchExpressions|metadata\.name|"
+)
+
+
+def texts(part: Any) -> Iterator[str]:
+    """Every name of a field, and every text, also of JSON within a text."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            yield key
+            yield from texts(value)
+    elif isinstance(part, list):
+        for each in part:
+            yield from texts(each)
+    elif isinstance(part, str):
+        if part.startswith("{"):
+            yield from texts(json.loads(part))
+        else:
+            yield part
+
+
+def names_in(part: Any) -> Iterator[str]:
+    """What somebody has named in these manifests."""
+    if isinstance(part, list):
+        for each in part:
+            yield from names_in(each)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key in _MAPS and isinstance(value, dict) and "matchLabels" not in value:
+                yield from (text for text in [*value, *value.values()] if isinstance(text, str))
+            if key in ("values", "monitors"):
+                yield from (text for text in value if isinstance(text, str))
+            if key in _NAMES and isinstance(value, str):
+                yield value
+            yield from names_in(value)
+
+
+def renamed(live: LiveState) -> tuple[Snapshot, dict[str, str]]:
+    """The anonymous snapshot, and the cluster's name of each of its nodes."""
+    snapshot = read_snapshot(document_of(live, anonymous=True))
+    return snapshot, dict(zip(snapshot.view.table.names, live.names, strict=True))
+
+
+def assert_same_decisions(live: LiveState) -> int:
+    plain = read_snapshot(document_of(live))
+    anonymous, name_of = renamed(live)
+    assert len(plain.pods) == len(anonymous.pods)
+    count = 0
+    for pod, other in zip(plain.pods[:3], anonymous.pods[:3], strict=True):
+        there, here = decided_offline(plain, pod), decided_offline(anonymous, other)
+        where = f"seed {live.seed}, {live.strategy}, {pod.key}: {there.why} | {here.why}"
+        assert (None if here.node is None else name_of[here.node]) == there.node, where
+        scores = {name_of[node]: total for node, (total, _) in here.scores().items()}
+        assert scores == {node: total for node, (total, _) in there.scores().items()}, where
+        assert {name_of[node] for node in here.rejected()} == there.rejected().keys(), where
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
+def test_decisions_are_the_same_but_for_the_names(strategy: str) -> None:
+    assert sum(assert_same_decisions(LiveState(seed, strategy)) for seed in range(500, 510)) > 10
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize("first", range(1000, 1500, 100))
+def test_decisions_on_500_states_are_the_same_but_for_the_names(first: int) -> None:
+    states = (
+        LiveState(seed, STRATEGY_NAMES[seed % len(STRATEGY_NAMES)])
+        for seed in range(first, first + 100)
+    )
+    assert sum(map(assert_same_decisions, states)) > 100
+
+
+def test_no_name_is_left() -> None:
+    seen = set()
+    for seed in range(25):
+        live = LiveState(seed, STRATEGY_NAMES[seed % len(STRATEGY_NAMES)])
+        own = {each for each in names_in(live.case) if not _WORDS.fullmatch(each)}
+        seen |= own & {*texts(document_of(live))}
+        assert own & {*texts(document_of(live, anonymous=True))} == set(), f"seed {seed}"
+    assert {"n0", "web", "example.com/rack", "web:1", "pi4"} <= seen | {"pi4"}
