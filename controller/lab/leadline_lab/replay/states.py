@@ -2,6 +2,7 @@
 them, as wiring/controller.py and loops.py make it of what comes in."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import floor
 from random import Random
 
