@@ -37,7 +37,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env run rollout-env lock bundle image image-lock dist docs version proto lint mypy test test-all test-unit test-smoke test-experiments test-parts test-budget test-timing dacs-lab test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets metrics-server test-moves test-keda keda test-oldest test-kine test-chart helm test-home-assistant prometheus vendor screenshots clean settings reference
+.PHONY: help env run rollout-env lock bundle image image-lock dist docs version proto lint mypy test test-all test-unit test-smoke test-experiments test-parts test-budget test-timing dacs-lab test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets metrics-server kwok test-moves test-keda keda test-oldest test-kine test-chart helm test-home-assistant prometheus vendor screenshots clean settings reference
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -58,7 +58,7 @@ test-unit: | packages control-plane
 test-smoke: | test-unit
 endif
 ifneq ($(filter test-all,$(MAKECMDGOALS)),)
-test-unit: | prometheus kubelets metrics-server
+test-unit: | prometheus kubelets metrics-server kwok
 test-experiments test-parts: | test
 test-all: RUN_BEFORE := or smoke
 endif
@@ -69,7 +69,7 @@ test: env packages control-plane test-unit test-smoke ## Run what a change most 
 
 test-all: EXAMPLES := many
 test-all: PACKAGES += $(CONTAINERS) $(BROWSER)
-test-all: env packages prometheus kubelets metrics-server test test-experiments test-parts ## Run all tests but those with a target of their own
+test-all: env packages prometheus kubelets metrics-server kwok test test-experiments test-parts ## Run all tests but those with a target of their own
 
 test-unit: env ## Run the unit and contract tests
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal --hypothesis-profile=$(EXAMPLES) -m "not ($(SLOW))"
@@ -83,7 +83,7 @@ test-experiments: env ## Run the papers' experiments in full, compare docs/exper
 	nice -n 19 $(PYTEST) -q -n $(CORES) --dist worksteal -m "(experiment or slow) and not ($(PARTS) or rollout $(RUN_BEFORE))"
 
 test-parts: PACKAGES += $(CONTAINERS) $(BROWSER)
-test-parts: env packages prometheus kubelets metrics-server ## Run the tests on a real broker, real links, a real API server and real kubelets
+test-parts: env packages prometheus kubelets metrics-server kwok ## Run the tests on a real broker, real links, a real API server and real kubelets
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not (rollout or keda $(RUN_BEFORE))"
 
 # `make test-parts` runs the same tests for two minutes. All that runs beside them shares the boards' CPU.
@@ -219,7 +219,7 @@ keda: env kubelets ## Build KEDA's operator and metrics adapter for `make test-k
 
 # Not in `make test-all`: from empty caches the build takes longer than all other tests of the cluster.
 test-keda: PACKAGES += $(CONTAINERS)
-test-keda: env packages keda ## Have KEDA and the HPA controller scale a service by Leadline's answers
+test-keda: env packages keda kwok ## Have KEDA and the HPA controller scale a service by Leadline's answers
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -s -n 0 -m keda tests/kube/test_keda.py tests/lab/test_response_time.py
 
 # The Go module builds once, in some minutes. The cases that Leadline's filters and preferences are
@@ -260,6 +260,9 @@ kubelets: control-plane ## Build kubelet and containerd, for the tests and for `
 
 metrics-server: control-plane ## Build metrics-server for the tests
 	@$(PY) -m tests.kube.metrics_server
+
+kwok: control-plane ## Build KWOK, which plays nodes in the tests
+	@$(PY) -m tests.kube.kwok
 
 lock: env ## Resolve the dependencies again into requirements*.lock
 	$(UV) lock --upgrade

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from tests.kube.api import Api, BulkApi
 from tests.kube.control_plane import ControlPlane, ControlPlaneError
 from tests.kube.daemon import LOG_LINES, stop, toolchain
-from tests.kube.gobuild import installed
+from tests.kube.gobuild import installed, print_built
 from tests.kube.objects import Object, node
 from tests.kube.released import DYING_WITH_PARENT
 
@@ -68,6 +68,11 @@ class Kwok:
         return {lease["metadata"]["name"] for lease in leases if lease["spec"].get("renewTime")}
 
 
+def program(environ: Mapping[str, str] = os.environ) -> Path:
+    """KWOK's program, which is installed once; that may take longer than a test."""
+    return installed(toolchain(environ), PACKAGE, VERSION, environ)
+
+
 @contextmanager
 def kwok(
     plane: ControlPlane, *, lease_s: int = 40, environ: Mapping[str, str] = os.environ
@@ -77,7 +82,7 @@ def kwok(
     It renews each node's lease four times in `lease_s` seconds, so that 5,000 nodes at the
     kubelet's 40 s cost the API server 500 writes a second.
     """
-    binary = installed(toolchain(environ), PACKAGE, VERSION, environ)
+    binary = program(environ)
     with tempfile.TemporaryDirectory(prefix="leadline-kwok-") as folder:
         stages = Path(folder) / "stages.yaml"
         stages.write_text("\n---\n".join(json.dumps(stage) for stage in STAGES))
@@ -174,3 +179,7 @@ STAGES = (
     ),
     _stage("pod-gone", "Pod", [_when(DELETED, "Exists")], delete=True),
 )
+
+
+if __name__ == "__main__":
+    print_built(program)

@@ -201,13 +201,14 @@ def _placed(
     grpc: str,
 ) -> list[Start]:
     if grpc:  # the first pod of each image tells the controller its name
+        before = sum(each["wanted"] for each in _all_known(grpc)["registries"])
         for name in sorted(set(sequence)):
             pod = running_pod(f"known-{name}", names[name], scheduler="nobody")
             running.create(pod)
-        wanted = len(set(sequence))
+        wanted = before + len(set(sequence))
         eventually(
             lambda: images(grpc)["registries"],
-            lambda found: found and found[0]["images"] >= wanted,
+            lambda found: found and found[0]["images"] == found[0]["wanted"] >= wanted,
             "the layers of all images are known",
             every_s=0.5,
         )
