@@ -37,8 +37,8 @@ def day(boards: int = 20, pods: int = 2000, seed: int = 0, length_s: float = DAY
         ready_s = at_s + random.uniform(1, 4)
         if (node, app) not in held:
             held.add((node, app))
-            recording.pull(at_s + PULL_S, node, pod, PULL_S, 50.0)
-            ready_s += PULL_S
+            recording.pull(at_s + 0.1 + PULL_S, node, pod, PULL_S, 50.0)
+            ready_s += PULL_S + 0.1
         ended_s = ready_s + random.expovariate(1 / 3600)
         life = recording.life(pod, node, at_s, ready_s, ended_s)
         told += [told_s for told_s in life if told_s[0] < length_s]
