@@ -79,7 +79,7 @@ class _RecordedHours(Endurance):
         def dressed(pod: Pod) -> Pod:
             if pod.node_name is None and not pod.annotations.user_node:
                 at = int(pod.name[1:])
-                user, data_mb = names[at % 3 * 5], float(at % 4)
+                user, data_mb = names[at % 3 * 5 % len(names)], float(at % 4)
                 notes = PodAnnotations(user_node=user, data_mb=data_mb, response_time_ms=200.0)
                 labels = {**pod.labels, "app": f"service-{at % 7}"}
                 pod = replace(pod, annotations=notes, labels=labels)

@@ -1,5 +1,6 @@
 """`leadline replay`: what other strategies would have done in recorded hours."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,8 @@ def replay(
     from leadline_lab.replay import report
     from leadline_lab.replay.states import ReplayError
 
+    # What is wrong with the boards of then is nothing that anybody can mend now.
+    logging.getLogger("leadline_controller.telemetry").setLevel(logging.ERROR)
     try:
         if check:
             _check(files, output)
@@ -120,8 +123,9 @@ def _outcomes(
         began = past.began
         names = list(dict.fromkeys(strategies or (began.strategy, KubeScheduler.name)))
         options = _options(given, names)
-        if not given:  # the one that decided has the options that it had
-            options.setdefault(began.strategy, _recorded(began.options))
+        # The one that decided has the options that it had, but for those that are given.
+        recorded = _recorded(began.options)
+        options[began.strategy] = {**recorded, **options.get(began.strategy, {})}
         with progress(f"replaying {file}") as report:
             for at, name in enumerate(names):
                 for turn in range(seeds):
