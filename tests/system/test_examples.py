@@ -43,9 +43,15 @@ NEEDS = {
     f"leadline profile --pods app=web --port 8080 --path /detect --save {SETTINGS}/profiles.json": (
         "start a replica on each board"
     ),
+    "leadline compare --since 1d": "[shadow]",
+    "leadline recording list --sort-by -mib": "recording.enabled = true",
+    "leadline recording export --since 24h day.recording": "recording.enabled = true",
     f"leadline-controller run --config {SETTINGS}/controller.toml": "controller.toml",
 }
-ENDLESS = ("leadline watch", "leadline nodes -w -o name")  # until they are interrupted
+ENDLESS = (
+    *("leadline watch", "leadline nodes -w -o name"),
+    "leadline map docs/recordings/home.recording",
+)  # until they are interrupted
 # A board that shares a busy machine may be degraded, which they tell by code 1.
 JUDGING = {"leadline status", "leadline status --quiet", "leadline doctor"}
 # Programs of others that ours print for: here they only read.

@@ -4,6 +4,7 @@ widths of the terminal. The commands are those that there are, called as their h
 import io
 import re
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tests.experiments import fakes
+from tests.lab.replay.synthetic import Trait, outcome
 from tests.support.examples import examples
 
 REPOSITORY = Path(__file__).parents[3]
@@ -238,7 +240,9 @@ def example_of(path: tuple[str, ...]) -> list[str]:
 
 
 def renamed(file: Path, folder: Path) -> Path:
-    """A copy of a file, in which every name is long."""
+    """A copy of a file, in which every name is long; a recording as it is."""
+    if file.suffix == ".recording":
+        return file
     document = yaml.safe_load(file.read_text("utf-8"))
     numbers, names = count(1), dict[str, str]()
 
@@ -276,6 +280,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     command = import_module("leadline_experiments.command")
     monkeypatch.setattr(command, "EXPERIMENTS", {"netsched": fakes.__name__})
     monkeypatch.setattr(command, "_plot", lambda *_: None)
+    replayed = import_module("leadline_lab.replay.command")
+    runs = [outcome(Trait(hostile(at)), pods=50) for at in range(2)]
+    monkeypatch.setattr(replayed, "_outcomes", lambda *_: runs)
 
 
 # What prints other tables than the example of the help.
@@ -305,9 +312,12 @@ def test_no_value_is_cut_at_any_width(
     words = [
         str(renamed(REPOSITORY / each, tmp_path))
         if (REPOSITORY / each).is_file()
-        else each.replace("/etc/leadline", str(tmp_path))
+        else re.sub("^/(etc/leadline|tmp)", str(tmp_path), each)
         for each in command
     ]
+    if command[:2] == ["recording", "list"]:
+        shutil.copy(REPOSITORY / "docs/recordings/home.recording", tmp_path / "000001.recording")
+        words += ["--folder", str(tmp_path)]
     code = run([*words, "-o", form])
     assert code in (0, 1), capsys.readouterr().err
     assert consoles.shown.keys() == set(WIDTHS), capsys.readouterr().err

@@ -94,7 +94,7 @@ async def test_a_resized_pod_is_looked_at_with_its_profile_and_what_it_prefers(
     found: list[DemandAnswer | None] = []
 
     def answer(view: ClusterView, pod: Pod, by: Rule) -> DemandAnswer | None:
-        assert by is how
+        assert (by.strategy, by.filters, by.prefer) == (how.strategy, how.filters, how.prefer)
         found.append(answer_demand(view, pod, by))
         return None
 

@@ -28,8 +28,8 @@ _DIFFERENCES = 20  # that are shown
 
 
 @click.command(
-    epilog="Example: leadline replay week.recording --strategy dacs --strategy netsched "
-    "--option alpha=0.25 --html report.html"
+    epilog="Example: leadline replay docs/recordings/home.recording --strategy dacs "
+    "--strategy netsched --seeds 1 --html /tmp/home.html"
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=_path)
 @click.option(

@@ -12,7 +12,7 @@ from leadline_controller.history.recording_files import RecordingError
 from leadline_controller.serve.settings import ServeError
 
 
-@click.command(epilog="Example: leadline map day.recording")
+@click.command(epilog="Example: leadline map docs/recordings/home.recording")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option(
     "--port",

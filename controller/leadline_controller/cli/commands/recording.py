@@ -148,7 +148,7 @@ class _Found:
             self._since_s = entry.at_s
 
 
-@recording.command(epilog="Example: leadline recording check day.recording")
+@recording.command(epilog="Example: leadline recording check docs/recordings/home.recording")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @output_option
 @click.pass_context
