@@ -312,7 +312,7 @@ def test_no_value_is_cut_at_any_width(
     words = [
         str(renamed(REPOSITORY / each, tmp_path))
         if (REPOSITORY / each).is_file()
-        else re.sub("^/(etc/leadline|tmp)", str(tmp_path), each)
+        else each.replace("/etc/leadline", str(tmp_path))
         for each in command
     ]
     if command[:2] == ["recording", "list"]:

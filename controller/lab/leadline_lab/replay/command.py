@@ -29,7 +29,7 @@ _DIFFERENCES = 20  # that are shown
 
 @click.command(
     epilog="Example: leadline replay docs/recordings/home.recording --strategy dacs "
-    "--strategy netsched --seeds 1 --html /tmp/home.html"
+    "--strategy netsched --seeds 1 --html home.html"
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=_path)
 @click.option(
