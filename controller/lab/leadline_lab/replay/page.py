@@ -1,6 +1,7 @@
 """A comparison as one page of HTML that needs nothing else: no network, no script."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -90,14 +91,10 @@ def _page(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _facts(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    first = outcomes[0]
-    boards, zones = nodes(first), sorted({zone for zone in first.zones.values() if zone})
-    tiers = {tier: sum(each == tier for each in first.tiers.values()) for tier in ("edge", "cloud")}
-    of_tiers = ", ".join(f"{count} {tier}" for tier, count in tiers.items() if count)
-    names = f" ({', '.join(zones)})" if 0 < len(zones) <= 6 else ""
-    cluster = f"{first.cluster}: " if first.cluster else ""
     runs = {each.window: each for each in outcomes}
     pods = sum(len(each.pods) for each in runs.values())
+    zones = sorted({zone for each in runs.values() for zone in each.zones.values() if zone})
+    names = f" ({', '.join(zones)})" if 0 < len(zones) <= 6 else ""
     seeds = ", ".join(map(str, comparison.seeds))
     recorded = "decided when it was recorded" if any(x.is_recorded for x in outcomes) else "first"
     yield '<dl class="card">'
@@ -105,13 +102,20 @@ def _facts(comparison: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]
         ("Compared", ", ".join(comparison.strategies)),
         ("Compared with", f"{comparison.base}, which {recorded}"),
         ("Recorded hours", "; ".join(_hours(each) for each in runs.values())),
-        ("Cluster", f"{cluster}{len(boards)} boards{f', {of_tiers}' if of_tiers else ''}"),
+        ("Cluster", "; ".join(dict.fromkeys(map(_cluster, runs.values())))),
         ("Zones", f"{len(zones)}{names}" if zones else "none"),
         ("Pods", f"{pods} for each strategy and seed"),
         ("Seeds", f"{seeds} (chance decides between equal boards)"),
     ):
         yield f"<div><dt>{name}</dt><dd>{text(value)}</dd></div>"
     yield "</dl>"
+
+
+def _cluster(outcome: Outcome) -> str:
+    tiers = Counter(outcome.tiers.values())
+    of_tiers = "".join(f", {tiers[tier]} {tier}" for tier in ("edge", "cloud") if tiers[tier])
+    name = f"{outcome.cluster}: " if outcome.cluster else ""
+    return f"{name}{len(nodes(outcome))} boards{of_tiers}"
 
 
 def _hours(outcome: Outcome) -> str:
