@@ -73,7 +73,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     settings = (
         '[[probe.uplinks]]\nname = "lte"\nnodes = ["edge-1"]\nmbps = 1000\n'
         f'[extender]\naddress = "127.0.0.1:{extender}"\n[rescheduling]\nmode = "manual"\n'
-        f'[metrics]\naddress = "{metrics}"\n'
+        f'[metrics]\naddress = "{metrics}"\n[shadow]\nstrategies = ["netsched"]\n'
     )
     job = {"job_name": "leadline", "static_configs": [{"targets": [metrics]}]}
     with (
