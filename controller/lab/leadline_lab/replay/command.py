@@ -1,7 +1,8 @@
 """`leadline replay`: what other strategies would have done in recorded hours."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,16 +84,27 @@ def replay(
     from leadline_lab.replay import report
     from leadline_lab.replay.states import ReplayError
 
-    # What is wrong with the boards of then is nothing that anybody can mend now.
-    logging.getLogger("leadline_controller.telemetry").setLevel(logging.ERROR)
     try:
-        if check:
-            _check(files, output)
-            return
-        report.check_writable(plot, html)
-        report.show(_outcomes(files, strategies, given, seeds), output, plot, html)
+        with _quiet():
+            if check:
+                _check(files, output)
+                return
+            report.check_writable(plot, html)
+            report.show(_outcomes(files, strategies, given, seeds), output, plot, html)
     except (OptionError, PluginError, RecordingError, ReplayError) as error:
         raise BadInput(str(error)) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Warn of no boards: what was wrong with them then nobody can mend now."""
+    log = logging.getLogger("leadline_controller.telemetry")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _read(file: Path) -> "Past":
