@@ -44,6 +44,7 @@ NEEDS = {
         "start a replica on each board"
     ),
     "leadline compare --since 1d": "[shadow]",
+    "leadline recording list": "recording.enabled = true",
     "leadline recording list --sort-by -mib": "recording.enabled = true",
     "leadline recording export --since 24h day.recording": "recording.enabled = true",
     f"leadline-controller run --config {SETTINGS}/controller.toml": "controller.toml",
