@@ -181,8 +181,8 @@ class Recording:
         now_s = self._busy_s = self._now_s()
         try:
             self._write(now_s)
-        except Exception as error:  # a fault of ours must not end the thread
-            log.error("recording failed: %r; please report it", error, exc_info=error)
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
+            log.error("recording failed: %r; please report it", error)
         self._busy_s = None
 
     def _write(self, now_s: float) -> None:

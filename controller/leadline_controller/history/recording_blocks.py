@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
@@ -360,13 +360,17 @@ def _used(data: Raw) -> Used:
     return Used({(space, labels): (cores, size) for space, labels, cores, size in _USAGE(data)})
 
 
+def _changed(decode: Callable[[Raw], Any], data: Raw) -> Changed:
+    return Changed(decode(data))
+
+
 def _decoders() -> Iterator[tuple[type, Callable[[Raw], Recorded]]]:
     for kind in _KINDS:
         decode = _decoder(kind) if kind not in _SPECIAL else None
         if decode is None:
             yield kind, _SPECIAL[kind]
         elif kind in _OF_CHANGES:
-            yield kind, lambda data, decode=decode: Changed(decode(data))  # type: ignore[misc]
+            yield kind, partial(_changed, decode)
         else:
             yield kind, decode
 
