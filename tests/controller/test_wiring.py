@@ -68,7 +68,8 @@ ANY_PORT = ExtenderSettings("127.0.0.1:0")
 async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
     standalone: bool,
 ) -> None:
-    settings = Settings(extender=ANY_PORT, warm_up_s=0.0, standalone=standalone)
+    serve = GrpcSettings("127.0.0.1:0")
+    settings = Settings(serve=serve, extender=ANY_PORT, warm_up_s=0.0, standalone=standalone)
     cluster = MemoryCluster([read_node(each) for each in NODES])
     controller = wiring.Controller(settings, cluster)
     async with (
@@ -129,6 +130,7 @@ async def metrics_of(address: str) -> str:
 
 async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
     settings = Settings(
+        serve=GrpcSettings("127.0.0.1:0"),
         metrics=MetricsSettings("127.0.0.1:0"),
         extender=ANY_PORT,
         warm_up_s=0.0,

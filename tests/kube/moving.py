@@ -93,7 +93,7 @@ class Town:
     def events(self) -> list[Any]:
         """The events about this town's pods."""
         found = self.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        return [each for each in found if each["regarding"]["name"].startswith(self.name)]
+        return [each for each in found if each["regarding"].get("name", "").startswith(self.name)]
 
     def budget(self, suffix: str = "web", **spec: Any) -> str:
         """Create a disruption budget for a Deployment's pods; returns its path."""

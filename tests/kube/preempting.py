@@ -83,7 +83,7 @@ class Hunt:
         """Reason -> message of the events about a pod."""
         found = self.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
         name = f"{self.name}-{suffix}"
-        return {e["reason"]: e["note"] for e in found if e["regarding"]["name"] == name}
+        return {e["reason"]: e["note"] for e in found if e["regarding"].get("name", "") == name}
 
     def attend(self) -> None:
         """Do once what kubelets do all the time: let pods go that are being deleted."""

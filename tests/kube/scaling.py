@@ -16,7 +16,7 @@ from typing import Any
 
 from leadline_controller import wiring
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.serve.settings import KedaSettings
+from leadline_controller.serve.settings import GrpcSettings, KedaSettings
 from leadline_controller.settings import Settings
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
@@ -169,6 +169,7 @@ async def controller(
         strategy=strategy,
         seed=1,
         warm_up_s=0.0,
+        serve=GrpcSettings("127.0.0.1:0"),
         keda=keda_settings,
         deletion_cost=deletion_cost,
     )

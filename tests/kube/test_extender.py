@@ -93,7 +93,7 @@ class Scene:
             return [
                 event
                 for event in self.api.get(EVENTS)["items"]
-                if event["regarding"]["name"] == name and event["reason"] == reason
+                if event["regarding"].get("name", "") == name and event["reason"] == reason
             ]
 
         events = eventually(

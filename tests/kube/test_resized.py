@@ -137,5 +137,6 @@ def notes_on(api: Api, place: Town) -> list[str]:
     return [
         event["note"]
         for event in api.get(EVENTS)["items"]
-        if event["reason"] == "ChangedDemand" and event["regarding"]["name"].startswith(place.name)
+        if event["reason"] == "ChangedDemand"
+        and event["regarding"].get("name", "").startswith(place.name)
     ]

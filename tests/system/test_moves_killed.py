@@ -32,7 +32,7 @@ name = "bef"
 [rescheduling]
 mode = "manual"
 cooldown_s = 0
-timeout_s = 20
+timeout_s = 60
 min_gain = 0.1
 moves_per_hour = 200
 node_moves_per_hour = 200
@@ -125,15 +125,16 @@ def check(scene: Scene, *, where: list[list[str]]) -> None:
     def state() -> tuple[Any, ...]:
         found = scene.api.get(scene.path)
         pods, replicas = scene.place.pods(), found["spec"]["replicas"]
-        return scene.is_noted(), scene.is_extra(), replicas, len(pods), scene.place.where()
+        ended = [each["outcome"] for each in scene.notes()]
+        return scene.is_noted(), scene.is_extra(), replicas, len(pods), scene.place.where(), ended
 
     ended = eventually(
         state,
         lambda seen: seen[:4] == (False, False, 1, 1) and seen[4] in where,
         f"the move has ended on {where}",
-        timeout_s=90,
+        timeout_s=180,
     )
-    print(f"\nnotes: {[each['outcome'] for each in scene.notes()]}, the pod is on {ended[4]}")
+    print(f"\nnotes: {ended[5]}, the pod is on {ended[4]}")
     assert all(COST not in each["metadata"].get("annotations", {}) for each in scene.place.pods())
     for one in scene.pair.candidates:
         assert one.daemon.said("Traceback") == 0

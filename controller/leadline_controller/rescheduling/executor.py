@@ -410,6 +410,10 @@ class Executor:
                 await self._insist(partial(self._make_first, pod), self._timeout_s)
             except _StoppedError as stop:
                 failure = failure or stop
+                continue
+            # A ReplicaSet's controller that sees the new number before the cost removes the newest
+            # pod. It watches as we do.
+            await self._until(partial(self._goes_first, pod.uid))
         try:
             await self._insist(lambda: self._remove_extra(note))
         except _StoppedError as stop:
@@ -428,6 +432,10 @@ class Executor:
         """Have its ReplicaSet remove this pod before all others."""
         if self._is_here(pod.uid):
             await self._cluster.annotate(pod, {DELETION_COST: str(GOES_FIRST)})
+
+    def _goes_first(self, uid: str) -> bool:
+        pod = self._state.pod(uid)
+        return pod is None or pod.deletion_cost == GOES_FIRST or not self._is_here(uid)
 
     async def _remove_extra(self, note: MoveNote) -> None:
         """Take back the extra replica, unless somebody else has scaled the Deployment since."""

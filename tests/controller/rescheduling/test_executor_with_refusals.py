@@ -69,6 +69,8 @@ class Stage:
             [node("n1"), node("n2")], Faults(Random(1)), self.clock.now_s
         )
         self.goes = "n1"
+        self.sees = asyncio.Event()  # whether the watch brings changes
+        self.sees.set()
         self.cluster.add_workload("d0", 1, None, scaled=False)
         self.api = Api(self.cluster, Leads())
         self.executor = self.made()
@@ -83,6 +85,7 @@ class Stage:
 
     async def follow(self) -> None:
         async for change in self.cluster.watch():
+            await self.sees.wait()
             self.state.apply(change)
             self.executor.observe()
 
@@ -275,6 +278,30 @@ async def test_a_pod_that_stays_after_all_gets_the_cost_back_that_it_had(stage: 
     assert outcome.why == "another pod of its ReplicaSet was removed instead"
     assert seen == {7, GOES_FIRST}
     assert cost(stage, "n1") == 7
+
+
+async def test_the_extra_replica_stays_until_the_watch_has_shown_the_cost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the ReplicaSet's controller, which watches as well, may remove the newest pod."""
+    annotate, replicas = stage.api.annotate, set()
+
+    async def annotate_unseen(pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        stage.sees.clear()
+        await annotate(pod, annotations)
+
+    def during(second: int) -> None:
+        if not stage.sees.is_set():
+            assert cost(stage, "n1") == GOES_FIRST
+            replicas.add(stage.deployment().replicas)
+        if second == 8:
+            stage.sees.set()
+            monkeypatch.undo()
+
+    monkeypatch.setattr(stage.api, "annotate", annotate_unseen)
+    outcome = await stage.move(30, during)
+    assert replicas == {2}
+    assert (outcome.ending, stage.deployment().replicas) == ("moved", 1)
 
 
 async def test_the_replacement_of_a_failed_move_is_not_the_first_to_go(stage: Stage) -> None:
