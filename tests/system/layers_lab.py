@@ -17,9 +17,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ _PODS, _GAP_S, _SEED = 24, 1.5, 7
 # A board has as many cores as the machine, so this fills the boards with pods one after the other.
 CPU = f"{1000 * (os.cpu_count() or 1) // 8}m"
 _WAIT_S = 240.0
+Ask = Callable[[], dict[str, Any]]  # what `leadline images` says
 _WAITED = re.compile(r"\((?P<all>[0-9a-z.µ]+) including waiting\)")
 
 
@@ -110,20 +112,22 @@ def play(scheduler: str, sequence: Sequence[str], boards: Sequence[BoardSpec] = 
         else:
             grpc = start_controller(running, folder, scheduler)
         names = push_images(running, set(sequence))
-        _warm_up(running)
+        warm_up(running)
         by = "leadline" if grpc else "default-scheduler"
         starts = _placed(running, sequence, names, by, grpc)
-        return Played(starts, _all_known(grpc) if grpc else {})
+        return Played(starts, all_known(partial(images, grpc)) if grpc else {})
 
 
-def push_images(running: RunningLab, wanted: set[str]) -> dict[str, str]:
+def push_images(
+    running: RunningLab, wanted: set[str], command: Sequence[str] = SLEEP
+) -> dict[str, str]:
     """Push these of IMAGES; returns their names for pods."""
     shared = {name: random_layer(mb, seed=ord(name)) for name, mb in SHARED_MB.items()}
     names = {}
     for number, (name, (base, own_mb)) in enumerate(IMAGES.items()):
         if name in wanted:
             layers = [*([shared[base]] if base else []), random_layer(own_mb, seed=500 + number)]
-            names[name] = push_image(running.lab, name, layers, SLEEP)
+            names[name] = push_image(running.lab, name, layers, command)
     return names
 
 
@@ -170,18 +174,18 @@ def images(grpc: str) -> dict[str, Any]:
     return found
 
 
-def _all_known(grpc: str) -> dict[str, Any]:
+def all_known(ask: Ask) -> dict[str, Any]:
     """What `leadline images` says once the registry was asked for all that nodes list: kubelets
     list an image some seconds after its pull, and by two names."""
     return eventually(
-        lambda: images(grpc),
+        ask,
         lambda found: all(each["images"] == each["wanted"] for each in found["registries"]),
         "the registry told the layers of all images",
         every_s=0.5,
     )
 
 
-def _warm_up(running: RunningLab) -> None:
+def warm_up(running: RunningLab) -> None:
     """Pulls of different sizes on each board, as in a cluster that is in use."""
     for number, mb in enumerate(WARM_UP_MB):
         layer = random_layer(mb, seed=900 + number)
@@ -193,6 +197,20 @@ def _warm_up(running: RunningLab) -> None:
             running.api.delete(f"{PODS}/{name}?gracePeriodSeconds=0")
 
 
+def tell_images(running: RunningLab, names: Mapping[str, str], ask: Ask) -> None:
+    """Wait until the controller knows the layers of these images: the first pod of each tells it
+    the name."""
+    before = sum(each["wanted"] for each in all_known(ask)["registries"])
+    for name in sorted(names):
+        running.create(running_pod(f"known-{name}", names[name], scheduler="nobody"))
+    eventually(
+        lambda: ask()["registries"],
+        lambda found: found and found[0]["images"] == found[0]["wanted"] >= before + len(names),
+        "the layers of all images are known",
+        every_s=0.5,
+    )
+
+
 def _placed(
     running: RunningLab,
     sequence: Sequence[str],
@@ -200,18 +218,8 @@ def _placed(
     scheduler: str,
     grpc: str,
 ) -> list[Start]:
-    if grpc:  # the first pod of each image tells the controller its name
-        before = sum(each["wanted"] for each in _all_known(grpc)["registries"])
-        for name in sorted(set(sequence)):
-            pod = running_pod(f"known-{name}", names[name], scheduler="nobody")
-            running.create(pod)
-        wanted = before + len(set(sequence))
-        eventually(
-            lambda: images(grpc)["registries"],
-            lambda found: found and found[0]["images"] == found[0]["wanted"] >= wanted,
-            "the layers of all images are known",
-            every_s=0.5,
-        )
+    if grpc:
+        tell_images(running, names, partial(images, grpc))
     created: dict[str, float] = {}
     ready: dict[str, tuple[float, str]] = {}
     deadline_s = time.monotonic() + _WAIT_S

@@ -132,7 +132,9 @@ class BoardColumns:
         host_limited = self._is_host_limited[slots] & ~np.isnan(most_mbps)
         host_limited.flags.writeable = False
         errors = _DEVIATIONS * self._changes[slots]
-        errors[:, _BANDWIDTH] = (1 - AGREEING_SHARE) / 2 * np.nan_to_num(most_mbps)
+        # Of a bound on an interface of unknown speed only the bound can be misread.
+        read_mbps = np.where(np.isinf(most_mbps), metrics["bandwidth_mbps"], most_mbps)
+        errors[:, _BANDWIDTH] = (1 - AGREEING_SHARE) / 2 * np.nan_to_num(read_mbps)
         errors.flags.writeable = False
         return NodeMetrics(
             **metrics,

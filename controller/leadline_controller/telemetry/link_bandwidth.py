@@ -138,7 +138,8 @@ def read_belief(belief: Floats, tests: Sequence[LinkTest]) -> LinkBandwidth:
             each.window
             for each in reversed(tests)
             if each.window.high_mbps < between_mbps or each.window.low_mbps >= between_mbps
-            if not each.is_hindered
+            # One that a slower peer explains contradicts nothing.
+            if not each.is_hindered and _within(belief, each.window) >= _IMPROBABLE
         ),
         None,
     )
@@ -155,6 +156,12 @@ def read_belief(belief: Floats, tests: Sequence[LinkTest]) -> LinkBandwidth:
         former_mbps=former.mbps,
         suspected_mbps=newest.low_mbps,
     )
+
+
+def _within(belief: Floats, window: Window) -> float:
+    """The probability of what a test shows, to a step of the speeds."""
+    first, end = np.searchsorted(SPEEDS_MBPS, (window.low_mbps, window.high_mbps))
+    return float(belief[max(first - 1, 0) : end + 1].sum())
 
 
 def _value(belief: Floats, tests: Sequence[LinkTest]) -> LinkBandwidth:

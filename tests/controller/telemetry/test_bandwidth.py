@@ -371,6 +371,19 @@ def test_a_liar_cannot_slow_another_node_alone() -> None:
     assert not links.of("a").is_suspect
 
 
+def test_a_slow_peer_explains_a_slow_test_of_a_server_with_a_fast_interface() -> None:
+    """A busy board says "at least" of the server each time, so how fast it is stays open."""
+    links = Links({"server": 2000.0, "a": 100.0, "slow": 11.0}, {"server": 10_000.0, "a": 10_000.0})
+    links.test("a", "server", 0.01, is_hindered=True)
+    links.test("slow", "server")
+    for _ in range(5):
+        links.test("slow", "a", is_hindered=True)
+        links.test("server", "a", 0.01, is_hindered=True)
+        assert not links.of("server").is_suspect
+        assert links.is_true("server")
+        assert links.of("server").mbps > 50
+
+
 def test_a_node_that_left_is_forgotten() -> None:
     links = fleet()
     links.bandwidths.drop(["a"])

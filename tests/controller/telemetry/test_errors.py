@@ -69,6 +69,15 @@ def test_a_bandwidths_error_is_what_agreeing_tests_differ_by() -> None:
     assert errors(columns, [known, unknown, -1])[:, BANDWIDTH].tolist() == pytest.approx([9, 0, 0])
 
 
+def test_a_bounds_error_is_that_of_what_the_interface_does_if_that_is_known() -> None:
+    columns = BoardColumns(60, 1800)
+    known, unknown = columns.take(), columns.take()
+    columns.report(known, {"link_mbps": 1000.0}, 0.0)
+    for slot in (known, unknown):
+        columns.set_bandwidth(slot, LinkBandwidth(90.0, 0.0, lower_bound=True))
+    assert errors(columns, [known, unknown])[:, BANDWIDTH].tolist() == pytest.approx([100, 9])
+
+
 def test_another_board_in_a_slot_begins_anew() -> None:
     columns = reported(np.array([[0.0, 1.0], [50.0, 1.0], [0.0, 1.0]]))
     columns.free(0)
