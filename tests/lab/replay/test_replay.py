@@ -122,8 +122,10 @@ def test_users_wait_for_the_way_and_for_their_data() -> None:
     assert [found[name].node for name in "ab"] == ["n1", "n1"]
     assert found["a"].user_rtt_ms == pytest.approx(5.0)
     assert found["a"].best_rtt_ms == pytest.approx(5.0)
-    assert found["a"].transfer_s == pytest.approx(10 * 8 / 40), "its user's link is the slower one"
-    assert found["b"].transfer_s == pytest.approx(10 * 8 / 30), "the other pod requests 20 Mbit/s"
+    # For a second `a` has its user's link of 40 Mbit/s alone; then both share the 30 of n1.
+    both_s = 40 / 15
+    assert found["a"].transfer_s == pytest.approx(1 + both_s)
+    assert found["b"].transfer_s == pytest.approx(both_s + 40 / 30)
     near = Recording([board("n1", unschedulable=True), board("n2", bandwidth_mbps=40.0)])
     near.put_in_order(near.life(pods[0], "n1", 30.0, ready_s=33.0))
     here = replayed(near.end(100.0, "n1"))["a"]

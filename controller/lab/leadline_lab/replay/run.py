@@ -43,6 +43,7 @@ from leadline_lab.replay.outcomes import Outcome, PodOutcome
 from leadline_lab.replay.past import Past
 from leadline_lab.replay.pulls import Pulls, Waits
 from leadline_lab.replay.states import States, recorded_strategy
+from leadline_lab.replay.transfers import Transfers
 
 ZONE = "topology.kubernetes.io/zone"
 _SAMPLE_EVERY_S = 60.0  # of the round trips to users
@@ -59,6 +60,8 @@ class _Placed:
     ready_s: float | None = None
     ended_s: float | None = None
     pull_s: float | None = None
+    # What its node and its user's have left for its data, Mbit/s; None if it has no such.
+    mbps: Mapping[str, float] | None = None
     transfer_s: float | None = None
     best_ready_s: float | None = None
     best_rtt_ms: float | None = None
@@ -87,6 +90,7 @@ class Run:
         self._placed: dict[str, _Placed] = {}
         self._loads: dict[str, BoardLoad] = {}
         self._pulls = Pulls(past)
+        self._transfers = Transfers()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
         self._running: dict[str, _Placed] = {}
@@ -339,8 +343,31 @@ class Run:
         placed.begun = load.short, load.reports
         self._running[placed.pod.uid] = placed
         self._sample_rtt(placed)
+        self._send(placed)
         if life.ended_s is not None and life.ready_s is not None:
             self._at(life.ended_s + (now_s - life.ready_s), partial(self._end, placed))
+
+    def _send(self, placed: _Placed) -> None:
+        """Its data leave for its user."""
+        data_mb, mbps = placed.pod.annotations.data_mb, placed.mbps
+        if data_mb is None or mbps is None:
+            return
+        if len(mbps) == 1 or data_mb == 0:  # its user is on its node
+            placed.transfer_s = 0.0
+        elif all(each > 0 for each in mbps.values()):
+            self._transfers.begin(placed.pod.uid, data_mb, mbps, self._now_s)
+            self._await_transfer()
+
+    def _await_transfer(self) -> None:
+        if (next_s := self._transfers.next_s()) < inf:
+            self._at(next_s, self._receive)
+
+    def _receive(self) -> None:
+        """Data may have arrived."""
+        if done := self._transfers.done(self._now_s):
+            for uid, took_s in done.items():
+                self._placed[uid].transfer_s = took_s
+            self._await_transfer()
 
     def _end(self, placed: _Placed) -> None:
         if placed.ended_s is not None:
@@ -349,6 +376,8 @@ class Run:
         if uid in self._running:
             self._leave(placed, self._now_s)
             del self._running[uid]
+            self._transfers.drop(uid, self._now_s)
+            self._await_transfer()
         self._queue.remove(uid)
         self._tell(PodDeleted(placed.pod))
 
@@ -381,11 +410,10 @@ class Run:
             placed.best_rtt_ms = float(np.nanmin(rtts_ms[nodes]))
         if pod.annotations.data_mb is not None:
             free, capacity = view.bandwidth_free_mbps(), view.bandwidth_capacity_mbps()
-            mbps = min(left_mbps(float(free[at]), float(capacity[at])) for at in (user, chosen))
-            if user == chosen:
-                placed.transfer_s = 0.0
-            elif mbps > 0:
-                placed.transfer_s = pod.annotations.data_mb * 8 / mbps
+            placed.mbps = {
+                view.table.names[at]: left_mbps(float(free[at]), float(capacity[at]))
+                for at in (user, chosen)
+            }
 
     def _sample(self) -> None:
         for each in self._running.values():
