@@ -1,16 +1,19 @@
 """What a recording tells of each pod that its controller placed, and of the boards: when pods came,
 how long they took to start and lived, how fast images were pulled. In hindsight, for all runs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf, nan
 from statistics import median
 
+import numpy as np
 from leadline_controller.cluster.pull_times import PullSpeed
 from leadline_controller.framework.assumed_load import Expectations
 from leadline_controller.framework.image_layers import full_name
 from leadline_controller.framework.model import CPU, MEMORY, Node
 from leadline_controller.framework.ports import NodeChanged, Relisted
+from leadline_controller.framework.view import Floats, Ints
 from leadline_controller.history.recorded import (
     Began,
     Born,
@@ -28,6 +31,18 @@ from leadline_controller.telemetry.sequence import Stamp
 
 from leadline_lab.replay.lives import Life, lives_of, workload_name
 from leadline_lab.replay.states import ESTIMATE_EVERY_S, States, began_of
+
+
+@dataclass(frozen=True)
+class Boards:
+    """What is known of a table's nodes. mbps, overhead_s: how fast each pulls, NaN if unknown;
+    kind: the place of its kind in `kinds`; shape (n,)."""
+
+    names: Sequence[str]
+    mbps: Floats
+    overhead_s: Floats
+    kind: Ints
+    kinds: Sequence[str]
 
 
 @dataclass
@@ -52,6 +67,7 @@ class Past:
     estimates: dict[float, RttEstimates | None] = field(default_factory=dict)
     _starts: dict[tuple[str, str], float] = field(default_factory=dict)
     _pulls: dict[str, float] = field(default_factory=dict)
+    _boards: Boards | None = None  # of the last table
 
     @classmethod
     def of(cls, recorded: Iterable[Entry], estimate_every_s: float = ESTIMATE_EVERY_S) -> "Past":
@@ -107,16 +123,38 @@ class Past:
     def speed(self, node: str) -> PullSpeed | None:
         """How fast the node pulls: as seen, else as the middle one of the others; None if no pull
         was seen."""
-        found = self.speeds.get(node)
-        if found is None and self.speeds:
-            speeds = sorted(self.speeds.values())
-            found = speeds[len(speeds) // 2]
-        return found
+        return self.speeds.get(node, self._middle_speed)
 
-    def start_s(self, life: Life, node: str) -> float:
-        """From the images to ready, of this pod on this node: its own time on such a board, else
-        the median of its workload there, else of its workload, else of all pods; NaN if unknown."""
-        kind, own = self.kinds.get(node, ""), life.start_s
+    @cached_property
+    def _middle_speed(self) -> PullSpeed | None:
+        speeds = sorted(self.speeds.values())
+        return speeds[len(speeds) // 2] if speeds else None
+
+    def boards(self, names: Sequence[str]) -> Boards:
+        """What is known of these nodes."""
+        if self._boards is None or self._boards.names is not names:
+            speeds = [self.speed(node) or PullSpeed(nan, nan, 0) for node in names]
+            of_nodes = [self.kinds.get(node, "") for node in names]
+            kinds = sorted(set(of_nodes))
+            place = {kind: at for at, kind in enumerate(kinds)}
+            self._boards = Boards(
+                names,
+                np.array([each.mbps for each in speeds]),
+                np.array([each.overhead_s for each in speeds]),
+                np.array([place[kind] for kind in of_nodes], dtype=np.intp),
+                kinds,
+            )
+        return self._boards
+
+    def starts_s(self, life: Life, names: Sequence[str]) -> Floats:
+        """From the images to ready, of this pod on each of these nodes, shape (n,): its own time on
+        such a board, else the median of its workload there, else of its workload, else of all pods;
+        NaN if unknown."""
+        boards = self.boards(names)
+        return np.array([self._start_s(life, kind) for kind in boards.kinds])[boards.kind]
+
+    def _start_s(self, life: Life, kind: str) -> float:
+        own = life.start_s
         if own is not None and self.kinds.get(life.node or "", "") == kind:
             return own
         workload = workload_name(life.pod)
@@ -125,12 +163,13 @@ class Past:
                 return self._starts[key]
         return nan
 
-    def pull_s(self, life: Life, node: str) -> float:
-        """How long a pod waits for images of which nothing is known: as it was recorded on this
-        node, else the median of its workload; NaN if unknown."""
-        if life.node == node and life.pull_s is not None:
-            return life.pull_s
-        return self._pulls.get(workload_name(life.pod), nan)
+    def pulls_s(self, life: Life, names: Sequence[str]) -> Floats:
+        """How long a pod waits for images of which nothing is known, on each of these nodes, shape
+        (n,): as it was recorded there, else the median of its workload; NaN if unknown."""
+        found = np.full(len(names), self._pulls.get(workload_name(life.pod), nan))
+        if life.pull_s is not None and life.node in names:
+            found[names.index(life.node)] = life.pull_s
+        return found
 
     def _learn_starts(self) -> None:
         starts: dict[tuple[str, str], list[float]] = {}

@@ -1,9 +1,11 @@
 """When pods have their images: the kubelets' queues in a replay. Times are s on its clock."""
 
 from dataclasses import replace
-from math import inf, isnan, nan
+from math import inf
 
-from leadline_controller.framework.view import ClusterView
+import numpy as np
+from leadline_controller.framework.node_table import NodeTable
+from leadline_controller.framework.view import Bools, ClusterView, Floats
 
 from leadline_lab.replay.lives import Life
 from leadline_lab.replay.past import Past
@@ -16,16 +18,17 @@ class Pulls:
         self._past = past
         self._free_s: dict[str, float] = {}
 
-    def wait_s(self, node: str, missing_mb: float, now_s: float, *, has_all: bool) -> float:
-        """Until a pod has its images that needs so many MB which the node neither has nor has
-        queued; NaN if the speed is not known."""
-        if has_all:
-            return 0.0
-        begin_s = max(self._free_s.get(node, now_s), now_s)
-        if missing_mb == 0:
-            return begin_s - now_s  # all is in the queue already
-        speed = self._past.speed(node)
-        return float("nan") if speed is None else begin_s - now_s + speed.seconds(missing_mb)
+    def waits_s(self, table: NodeTable, missing_mb: Floats, has_all: Bools, now_s: float) -> Floats:
+        """Until a pod has its images that needs so many MB which the nodes neither have nor have
+        queued; NaN if the speed is not known. All of shape (n,)."""
+        boards, queue_s = self._past.boards(table.names), np.zeros(len(table.names))
+        for node, free_s in self._free_s.items():
+            if free_s > now_s and node in table.index:
+                queue_s[table.index[node]] = free_s - now_s
+        pull_s = missing_mb * 8 / boards.mbps + boards.overhead_s
+        # What is not missing is in the queue already.
+        pull_s = np.where(missing_mb == 0, 0.0, pull_s)
+        return np.where(has_all, 0.0, queue_s + pull_s)
 
     def take(self, node: str, until_s: float) -> float:
         """The queue is busy until then. Returns when it begins with this."""
@@ -35,25 +38,22 @@ class Pulls:
 
 
 class Waits:
-    """How long a pod would wait for its images on each node of a view."""
+    """How long a pod would wait on each node of a view. images_s: for its images, and start_s:
+    until it is ready then; shape (n,), NaN if unknown."""
 
     def __init__(
         self, past: Past, pulls: Pulls, view: ClusterView, life: Life, now_s: float
     ) -> None:
-        self._past, self._pulls, self._view = past, pulls, view
-        self._life, self._now_s = life, now_s
-        self.knows_images = view.images.knows(view.table, life.pod)
+        self._view, self._life = view, life
+        table = view.table
+        self.knows_images = view.images.knows(table, life.pod)
+        self.start_s = past.starts_s(life, table.names)
+        self.images_s = past.pulls_s(life, table.names)
         if self.knows_images:
-            self._missing_mb = view.images.missing_mb(view.table, life.pod)
-            self._has_all = view.images.has_all(view.table, life.pod)
-
-    def on(self, at: int) -> float:
-        """On the node with this index, s; NaN if unknown."""
-        node, found = self._view.table.names[at], nan
-        if self.knows_images:
-            missing_mb, has_all = float(self._missing_mb[at]), bool(self._has_all[at])
-            found = self._pulls.wait_s(node, missing_mb, self._now_s, has_all=has_all)
-        return self._past.pull_s(self._life, node) if isnan(found) else found
+            self._missing_mb = view.images.missing_mb(table, life.pod)
+            has_all = view.images.has_all(table, life.pod)
+            known_s = pulls.waits_s(table, self._missing_mb, has_all, now_s)
+            self.images_s = np.where(np.isnan(known_s), self.images_s, known_s)
 
     def pulled(self, at: int) -> dict[str, float]:
         """What the node has to pull: each image with its MB."""

@@ -265,7 +265,7 @@ class Run:
         at, waits = view.table.index[node], Waits(self._past, self._pulls, view, life, now_s)
         self._judge(placed, at, decision, view, waits)
         placed.node, placed.bound_s = node, now_s
-        wait_s, start_s = waits.on(at), self._past.start_s(life, node)
+        wait_s, start_s = float(waits.images_s[at]), float(waits.start_s[at])
         self._unknown["images"] += bool(pod.images) and not waits.knows_images
         self._unknown["speed"] += waits.knows_images and self._past.speed(node) is None
         self._unknown["start"] += isnan(start_s)
@@ -394,13 +394,11 @@ class Run:
         self, placed: _Placed, chosen: int, decision: Decision, view: ClusterView, waits: Waits
     ) -> None:
         """What the pod could have had on each node that it fits, and what it will have."""
-        nodes, pod, past = feasible_nodes(view, decision.basis()[1]), placed.pod, self._past
-        age_s = self._now_s - placed.life.created_s
-        ready_s = [
-            waits.on(at) + past.start_s(placed.life, view.table.names[at]) for at in nodes.tolist()
-        ]
-        known = [each for each in ready_s if not isnan(each)]
-        placed.best_ready_s = age_s + min(known) if known else None
+        nodes, pod = feasible_nodes(view, decision.basis()[1]), placed.pod
+        ready_s = (waits.images_s + waits.start_s)[nodes]
+        if not np.isnan(ready_s).all():
+            age_s = self._now_s - placed.life.created_s
+            placed.best_ready_s = age_s + float(np.nanmin(ready_s))
         user = view.user_node(pod)
         if user is None:
             return
