@@ -24,6 +24,7 @@ MIN_BLOCKS = 5  # with fewer there is no interval
 _MIN_TAIL = 5  # pods in the worst 5 %; with fewer they have no interval
 # The longest of which a recording has enough is drawn. Seconds.
 BLOCKS: Mapping[str, float] = {"day": 86400.0, "hour": 3600.0, "five minutes": CELL_S}
+_ROUNDING = 1e-9  # of a value; a smaller difference is an error of rounding
 _NORMAL = NormalDist()
 
 
@@ -247,10 +248,12 @@ class _Drawn:
         if ours is None or theirs is None:
             return None
         ends = (self._tail_blocks, base._tail_blocks) if tail else (self._blocks, base._blocks)
+        less = ours - theirs
+        less[np.abs(less) <= _ROUNDING * np.abs(theirs)] = 0.0
         percent = None
         if self._measure.in_percent and np.nanmin(theirs) > 0:
-            percent = _estimate((ours / theirs - 1) * 100, min(ends), tail=tail)
-        return Difference(_estimate(ours - theirs, min(ends), tail=tail), percent)
+            percent = _estimate(less / theirs * 100, min(ends), tail=tail)
+        return Difference(_estimate(less, min(ends), tail=tail), percent)
 
 
 def _tails(counts: Floats, block: NDArray[np.int64], value: Floats) -> Floats:

@@ -103,7 +103,9 @@ def _start_s(pod: PodOutcome, _: Outcome) -> float | None:
 
 def _ready_over_best_s(pod: PodOutcome, outcome: Outcome) -> float | None:
     ready_s = _ready_s(pod, outcome)
-    return None if ready_s is None or pod.best_ready_s is None else ready_s - pod.best_ready_s
+    if ready_s is None or pod.best_ready_s is None:
+        return None
+    return round(ready_s - pod.best_ready_s, 9)  # on its best node 0, and no rounding error
 
 
 def _rtt_over_best_ms(pod: PodOutcome, _: Outcome) -> float | None:
