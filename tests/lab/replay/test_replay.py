@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from leadline_controller.framework.model import Layer, Pod, PodAnnotations
 from leadline_controller.framework.options import OptionError
@@ -106,6 +107,30 @@ def test_pulls_queue_on_a_board_and_layers_are_pulled_once() -> None:
     assert found["b"].pull_s == pytest.approx(first_s - 0.5 + second_s)
     assert found["c"].pull_s == 0.0
     assert found["b"].ready_s == pytest.approx(50.5 + (found["b"].pull_s or 0.0) + 1.0)
+
+
+def test_a_board_prepares_a_pod_before_it_pulls() -> None:
+    """What no pod that pulled took after its pull, those without a pull took in one."""
+    recording = Recording([board("n1"), board("n2", unschedulable=True)])
+    recording.layers("a:1", Layer("a", 100.0))
+    pulling = web("pulls", 100, "a", images=("a:1",))
+    recording.put_in_order(
+        [
+            *recording.life(pulling, "n1", 10.0, ready_s=21.0),
+            *recording.life(web("later", 100, "a", images=("a:1",)), "n1", 40.0, ready_s=41.5),
+        ]
+    )
+    recording.pull(20.5, "n1", pulling, took_s=10.0, size_mb=100.0)
+    past = Past.of(recording.end(200.0, "n1"))
+    assert past.boards(("n1", "n2")).prepare_s.tolist() == pytest.approx([1.0, 1.0])
+    pulls, later = past.lives.values()
+    both = np.array([True, False])
+    for life in (pulls, later):
+        assert past.starts_s(life, ("n1", "n2"), both).tolist() == pytest.approx([0.5, 1.5])
+    found = {each.pod: each for each in replay(past, "kube-default", 7).pods}
+    # The speed is a little higher than 10 s for 100 MB, as the line has an overhead, too.
+    assert found["default/pulls"].pull_s == pytest.approx(11.0, abs=0.1)
+    assert found["default/later"].ready_s == pytest.approx(41.5)
 
 
 def test_users_wait_for_the_way_and_for_their_data() -> None:

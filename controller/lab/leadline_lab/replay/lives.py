@@ -25,6 +25,11 @@ class Life:
     ended_s: float | None = None
 
     @property
+    def has_pulled(self) -> bool:
+        """Whether its node pulled an image for it."""
+        return self.pulled_s is not None
+
+    @property
     def pull_s(self) -> float | None:
         """From its placement until its images were there; None if that is not known."""
         if self.decided_s is None or self.ready_s is None:

@@ -4,7 +4,7 @@ how long they took to start and lived, how fast images were pulled. In hindsight
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, nan
+from math import inf, isnan, nan
 from statistics import median
 
 import numpy as np
@@ -13,7 +13,7 @@ from leadline_controller.framework.assumed_load import Expectations
 from leadline_controller.framework.image_layers import full_name
 from leadline_controller.framework.model import CPU, MEMORY, Node
 from leadline_controller.framework.ports import NodeChanged, Relisted
-from leadline_controller.framework.view import Floats, Ints
+from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.history.recorded import (
     Began,
     Born,
@@ -36,11 +36,13 @@ from leadline_lab.replay.states import ESTIMATE_EVERY_S, States, began_of
 @dataclass(frozen=True)
 class Boards:
     """What is known of a table's nodes. mbps, overhead_s: how fast each pulls, NaN if unknown;
-    kind: the place of its kind in `kinds`; shape (n,)."""
+    prepare_s: how long its kubelet prepares a pod before that; kind: the place of its kind in
+    `kinds`; shape (n,)."""
 
     names: Sequence[str]
     mbps: Floats
     overhead_s: Floats
+    prepare_s: Floats
     kind: Ints
     kinds: Sequence[str]
 
@@ -65,7 +67,7 @@ class Past:
     estimate_every_s: float = ESTIMATE_EVERY_S
     # Of round trips, by their time: they depend on no placement.
     estimates: dict[float, RttEstimates | None] = field(default_factory=dict)
-    _starts: dict[tuple[str, str], float] = field(default_factory=dict)
+    _starts: dict[tuple[str, str, bool], float] = field(default_factory=dict)
     _pulls: dict[str, float] = field(default_factory=dict)
     _boards: Boards | None = None  # of the last table
 
@@ -141,26 +143,42 @@ class Past:
                 names,
                 np.array([each.mbps for each in speeds]),
                 np.array([each.overhead_s for each in speeds]),
+                np.array([self._prepare_s(kind) for kind in of_nodes]),
                 np.array([place[kind] for kind in of_nodes], dtype=np.intp),
                 kinds,
             )
         return self._boards
 
-    def starts_s(self, life: Life, names: Sequence[str]) -> Floats:
+    def _prepare_s(self, kind: str) -> float:
+        """What pods that waited for no image took longer to start: so long their boards were busy
+        with them before they would have pulled."""
+        without, after = (self._usual_start_s("", kind, pulled) for pulled in (False, True))
+        return 0.0 if isnan(without) or isnan(after) else max(without - after, 0.0)
+
+    def starts_s(self, life: Life, names: Sequence[str], pulls: Bools) -> Floats:
         """From the images to ready, of this pod on each of these nodes, shape (n,): its own time on
         such a board, else the median of its workload there, else of its workload, else of all pods;
-        NaN if unknown."""
+        NaN if unknown. pulls: whether the node has to pull, as the kubelet prepares the pod before
+        that, and else after it."""
         boards = self.boards(names)
-        return np.array([self._start_s(life, kind) for kind in boards.kinds])[boards.kind]
+        both = [
+            np.array([self._start_s(life, kind, has_pulled) for kind in boards.kinds])
+            for has_pulled in (False, True)
+        ]
+        return np.where(pulls, both[1][boards.kind], both[0][boards.kind])
 
-    def _start_s(self, life: Life, kind: str) -> float:
+    def _start_s(self, life: Life, kind: str, has_pulled: bool) -> float:
         own = life.start_s
-        if own is not None and self.kinds.get(life.node or "", "") == kind:
+        is_alike = has_pulled == life.has_pulled
+        if own is not None and is_alike and self.kinds.get(life.node or "", "") == kind:
             return own
-        workload = workload_name(life.pod)
-        for key in ((workload, kind), (workload, ""), ("", kind), ("", "")):
-            if key in self._starts:
-                return self._starts[key]
+        return self._usual_start_s(workload_name(life.pod), kind, has_pulled)
+
+    def _usual_start_s(self, workload: str, kind: str, has_pulled: bool) -> float:
+        for pulled in (has_pulled, not has_pulled):
+            for key in ((workload, kind), (workload, ""), ("", kind), ("", "")):
+                if (*key, pulled) in self._starts:
+                    return self._starts[*key, pulled]
         return nan
 
     def pulls_s(self, life: Life, names: Sequence[str]) -> Floats:
@@ -172,13 +190,14 @@ class Past:
         return found
 
     def _learn_starts(self) -> None:
-        starts: dict[tuple[str, str], list[float]] = {}
+        starts: dict[tuple[str, str, bool], list[float]] = {}
         pulls: dict[str, list[float]] = {}
         for life in self.lives.values():
             if life.start_s is None or life.pull_s is None:
                 continue
             workload, kind = workload_name(life.pod), self.kinds.get(life.node or "", "")
-            for key in {(workload, kind), (workload, ""), ("", kind), ("", "")}:
+            for of in {(workload, kind), (workload, ""), ("", kind), ("", "")}:
+                key = (*of, life.has_pulled)
                 starts.setdefault(key, []).append(life.start_s)
             pulls.setdefault(workload, []).append(life.pull_s)
         self._starts = {key: median(times) for key, times in starts.items()}

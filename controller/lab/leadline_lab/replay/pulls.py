@@ -28,7 +28,7 @@ class Pulls:
         pull_s = missing_mb * 8 / boards.mbps + boards.overhead_s
         # What is not missing is in the queue already.
         pull_s = np.where(missing_mb == 0, 0.0, pull_s)
-        return np.where(has_all, 0.0, queue_s + pull_s)
+        return np.where(has_all, 0.0, np.maximum(queue_s, boards.prepare_s) + pull_s)
 
     def take(self, node: str, until_s: float) -> float:
         """The queue is busy until then. Returns when it begins with this."""
@@ -47,13 +47,13 @@ class Waits:
         self._view, self._life = view, life
         table = view.table
         self.knows_images = view.images.knows(table, life.pod)
-        self.start_s = past.starts_s(life, table.names)
         self.images_s = past.pulls_s(life, table.names)
         if self.knows_images:
             self._missing_mb = view.images.missing_mb(table, life.pod)
             has_all = view.images.has_all(table, life.pod)
             known_s = pulls.waits_s(table, self._missing_mb, has_all, now_s)
             self.images_s = np.where(np.isnan(known_s), self.images_s, known_s)
+        self.start_s = past.starts_s(life, table.names, self.images_s > 0)
 
     def pulled(self, at: int) -> dict[str, float]:
         """What the node has to pull: each image with its MB."""
