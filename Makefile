@@ -59,7 +59,7 @@ test-smoke: | test-unit
 endif
 ifneq ($(filter test-all,$(MAKECMDGOALS)),)
 test-unit: | prometheus kubelets metrics-server kwok
-test-experiments test-parts: | test
+test-experiments test-parts test-rollout: | test
 test-all: RUN_BEFORE := or smoke
 endif
 

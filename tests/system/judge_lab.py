@@ -9,6 +9,7 @@ what really happened, `runs.json`; tests/lab/replay/judged.py compares.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -21,24 +22,26 @@ from threading import Event
 from leadline_controller.history.recording_files import read_recording, write_recording
 from leadline_lab.kubelets import registry_address
 from leadline_lab.processes import stop
-from leadline_lab.spec import SERVER
+from leadline_lab.spec import SERVER, BoardSpec
 
 from tests.kube.objects import Object, node
 from tests.lab.running import PODS, RunningLab, is_ready, running_lab, running_pod
 from tests.support.threads import beside
 from tests.system.daemons import eventually
 from tests.system.layers_lab import (
-    BOARDS,
-    CPU,
     push_images,
     random_sequence,
     tell_images,
     warm_up,
 )
 
+# A slower one would decide all means alone, by the images that chance sends there.
+BOARDS = tuple(BoardSpec(f"n{at}", rate_mbps=mbps) for at, mbps in enumerate((100, 70, 50, 35), 1))
 STRATEGIES = ("infrastructure-aware", "netsched", "dacs", "kube-default", "kcss")
 TIMES = 3
-PODS_A_RUN, GAP_S, DATA_MB = 24, 1.5, 3
+PODS_A_RUN, GAP_S, DATA_MB = 32, 1.2, 3
+# Eleven pods fill a board, so that three boards could have them all.
+CPU = f"{1000 * (os.cpu_count() or 1) // 11}m"
 _PREFIX, _SINK_PORT, _WAIT_S = "pod-", 9000, 300.0
 _TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 _REAL = re.compile(r"^real\s+(\d+)m ([0-9.]+)s$", re.MULTILINE)
