@@ -133,17 +133,14 @@ def read_belief(belief: Floats, tests: Sequence[LinkTest]) -> LinkBandwidth:
     if split is None:
         return _value(belief, tests)
     between_mbps = SPEEDS_MBPS[split]
+    below = [each for each in tests if each.window.high_mbps < between_mbps]
+    above = [each for each in tests if each.window.low_mbps >= between_mbps]
+    # Where no test shows one group, only its interface speaks for it, or its peers' links.
     newest = next(
-        (
-            each.window
-            for each in reversed(tests)
-            if each.window.high_mbps < between_mbps or each.window.low_mbps >= between_mbps
-            # One that a slower peer explains contradicts nothing.
-            if not each.is_hindered and _within(belief, each.window) >= _IMPROBABLE
-        ),
+        (each.window for each in reversed(tests) if each in below + above if not each.is_hindered),
         None,
     )
-    if newest is None:
+    if newest is None or not below or not above:
         return _value(belief, tests)
     kept = belief.copy()
     kept[(slice(split) if newest.high_mbps < between_mbps else slice(split, None))] = 0.0
@@ -156,12 +153,6 @@ def read_belief(belief: Floats, tests: Sequence[LinkTest]) -> LinkBandwidth:
         former_mbps=former.mbps,
         suspected_mbps=newest.low_mbps,
     )
-
-
-def _within(belief: Floats, window: Window) -> float:
-    """The probability of what a test shows, to a step of the speeds."""
-    first, end = np.searchsorted(SPEEDS_MBPS, (window.low_mbps, window.high_mbps))
-    return float(belief[max(first - 1, 0) : end + 1].sum())
 
 
 def _value(belief: Floats, tests: Sequence[LinkTest]) -> LinkBandwidth:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -32,6 +32,7 @@ class Prediction:
     measure: str
     predicted: float
     real: float
+    real_range: tuple[float, float]  # of the means of its runs
 
     @property
     def error(self) -> float:
@@ -41,11 +42,13 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Judged:
-    """All predictions, and of each measure the share of the pairs that came in the right order,
-    and how many they are."""
+    """All predictions, and of each measure the share of the pairs of strategies that came in the
+    right order, and how many they are. clearly: of those pairs of which each run of the one was
+    above all of the other."""
 
     predictions: Sequence[Prediction]
     ordered: Mapping[str, tuple[float, int]]
+    clearly: Mapping[str, tuple[float, int]]
 
     def errors(self, measure: str) -> list[float]:
         """The errors without their signs, of replays under another strategy, sorted."""
@@ -61,9 +64,9 @@ def judged(folder: Path) -> Judged:
     runs = json.loads((folder / "runs.json").read_text())
     strategies = list(dict.fromkeys(run["strategy"] for run in runs))
     real = {
-        (strategy, measure): mean(
+        (strategy, measure): [
             mean(run[measure].values()) for run in runs if run["strategy"] == strategy
-        )
+        ]
         for strategy in strategies
         for measure in MEASURES
     }
@@ -74,11 +77,16 @@ def judged(folder: Path) -> Judged:
         for strategy in strategies:
             outcome = replay(past, strategy, number)
             for measure, value in _means(outcome, set(run["nodes"])).items():
-                predicted = Prediction(
-                    recorded, number, strategy, measure, value, real[strategy, measure]
+                means = real[strategy, measure]
+                ends = min(means), max(means)
+                found.append(
+                    Prediction(recorded, number, strategy, measure, value, mean(means), ends)
                 )
-                found.append(predicted)
-    return Judged(found, {measure: _ordered(found, measure) for measure in MEASURES})
+    ordered, clearly = (
+        {measure: _ordered(found, measure, are_far) for measure in MEASURES}
+        for are_far in (_are_far, _are_apart)
+    )
+    return Judged(found, ordered, clearly)
 
 
 def _means(outcome: Outcome, pods: set[str]) -> dict[str, float]:
@@ -89,14 +97,25 @@ def _means(outcome: Outcome, pods: set[str]) -> dict[str, float]:
     return {"ready_s": mean(ready_s), "transfer_s": mean(transfer_s)}
 
 
-def _ordered(found: Sequence[Prediction], measure: str) -> tuple[float, int]:
+def _ordered(
+    found: Sequence[Prediction], measure: str, are_far: Callable[[Prediction, Prediction], bool]
+) -> tuple[float, int]:
     """Of the pairs of strategies of each recording whose real means differ."""
     right = [
         (one.predicted < other.predicted) == (one.real < other.real)
         for one, other in _pairs([each for each in found if each.measure == measure])
-        if abs(one.real - other.real) > FAR * min(one.real, other.real)
+        if are_far(one, other)
     ]
     return (mean(right) if right else 1.0), len(right)
+
+
+def _are_far(one: Prediction, other: Prediction) -> bool:
+    return abs(one.real - other.real) > FAR * min(one.real, other.real)
+
+
+def _are_apart(one: Prediction, other: Prediction) -> bool:
+    is_below = one.real_range[1] < other.real_range[0]
+    return _are_far(one, other) and (is_below or other.real_range[1] < one.real_range[0])
 
 
 def _pairs(found: Sequence[Prediction]) -> Iterator[tuple[Prediction, Prediction]]:
@@ -123,9 +142,14 @@ def lines(judge: Judged) -> Iterator[str]:
             row = "".join(f"{predicted[name]:12.2f}" for name in strategies)
             yield f"{run[0][:21]:21} {run[1]} {row}"
         errors, (share, pairs) = judge.errors(measure), judge.ordered[measure]
+        clear, apart = judge.clearly[measure]
         yield (
             f"error of the mean: {mean(errors):.1%}, median {median(errors):.1%}, largest "
-            f"{errors[-1]:.1%}, of {len(errors)}; {share:.0%} of {pairs} pairs in the right order"
+            f"{errors[-1]:.1%}, of {len(errors)}"
+        )
+        yield (
+            f"in the right order: {share:.0%} of {pairs} pairs, {clear:.0%} of the {apart} whose "
+            "runs do not overlap"
         )
         yield ""
 

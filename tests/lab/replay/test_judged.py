@@ -25,6 +25,9 @@ def test_the_means_of_other_strategies_are_predicted(judge: Judged, measure: str
     errors = judge.errors(measure)
     assert len(errors) == 60
     assert mean(errors) <= 0.1
-    share, pairs = judge.ordered[measure]
-    assert pairs >= 60
+    share, pairs = judge.clearly[measure]
+    assert pairs >= 100
     assert share >= 0.9
+    # Of pairs whose real runs overlap, a fourth run might come in the other order, too.
+    everyone, all_pairs = judge.ordered[measure]
+    assert everyone * all_pairs >= 0.9 * pairs + 0.5 * (all_pairs - pairs)

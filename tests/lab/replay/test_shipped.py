@@ -11,6 +11,7 @@ from tests.lab.replay.recorded_hours import ESTIMATE_EVERY_S
 from tests.lab.replay.shipped import FOLDER, RUNS
 
 SIZE_AT_MOST = 600_000
+LAB = "lab"  # of `make judge`
 
 
 @pytest.mark.slow
@@ -31,5 +32,14 @@ def test_a_shipped_recording_is_small_whole_and_decides_again(name: str) -> None
     assert all(each.why for each in found.differences)
 
 
+@pytest.mark.slow
+def test_the_recording_of_the_lab_decides_again() -> None:
+    entries = list(read_recording(FOLDER / f"{LAB}.recording"))
+    found = faithful(entries)
+    assert found.decisions == sum(isinstance(each.what, Decided) for each in entries) > 30
+    assert found.share == 1.0
+
+
 def test_every_shipped_recording_has_a_run_that_makes_it() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.recording" for name in RUNS}
+    made = {path.name for path in FOLDER.iterdir()}
+    assert made == {f"{name}.recording" for name in (*RUNS, LAB)}
