@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.network,
     pytest.mark.broker,
     pytest.mark.cluster,
-    pytest.mark.timeout(60 * MINUTES + 1500),
+    pytest.mark.timeout(60 * MINUTES + 2000),
 ]
 
 
