@@ -38,6 +38,10 @@ MOST_TEST_BYTES = 1 << 35  # of one bandwidth test: twice what a controller can 
 MOST_TEST_MS = 600_000  # of one bandwidth test: ten minutes
 MOST_PEERS, MOST_INTERFACES, MOST_COLLECTORS, MOST_PROBES = 256, 256, 64, 64  # in one message
 MOST_HINDRANCES = 16  # of one test; there are three
+MOST_FLOWS = 64  # in one message
+MOST_FLOW_MS = 3_600_000  # that a board adds up: an hour
+MOST_FLOW_COUNT = 1 << 50  # of its bytes or packets: an hour at 1 Tbit/s is less
+_ADDRESS_BYTES = (4, 16)  # IPv4, IPv6
 
 
 class Fault(StrEnum):
@@ -62,7 +66,15 @@ class MessageError(ValueError):
         self.fault = fault
 
 
-TelemetryMessage = pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport | pb.Status | pb.Lease
+TelemetryMessage = (
+    pb.Birth
+    | pb.Report
+    | pb.RttReport
+    | pb.BandwidthReport
+    | pb.TrafficReport
+    | pb.Status
+    | pb.Lease
+)
 
 
 def kind_of(message: TelemetryMessage) -> topics.Kind:
@@ -223,6 +235,20 @@ def _check_bandwidth(message: pb.BandwidthReport, _: topics.Topic) -> None:
     _check_count("hindrances", message.hindrances, MOST_HINDRANCES)
 
 
+def _check_traffic(message: pb.TrafficReport, _: topics.Topic) -> None:
+    _check_most("duration_ms", message.duration_ms, MOST_FLOW_MS)
+    _check_most("omitted_bytes", message.omitted_bytes, MOST_FLOW_COUNT)
+    _check_count("flows", message.flows, MOST_FLOWS)
+    for flow in message.flows:
+        for name in ("bytes_sent", "bytes_received", "packets_sent", "packets_received"):
+            _check_most(f"flows.{name}", getattr(flow, name), MOST_FLOW_COUNT)
+        _check_most("flows.port", flow.port, 65_535)
+        lengths = [len(flow.source), len(flow.destination)]
+        lengths += [len(flow.translated_source)] if flow.translated_source else []
+        if not set(lengths) <= set(_ADDRESS_BYTES):
+            raise MessageError(Fault.BROKEN, "flows: an address of neither 4 nor 16 bytes")
+
+
 def _check_lease(message: pb.Lease, topic: topics.Topic) -> None:
     _check_node(message.node, topic)
     work = message.WhichOneof("work")
@@ -286,6 +312,7 @@ _KINDS: Mapping[topics.Kind, tuple[type[TelemetryMessage], tuple[_Check, ...]]] 
         pb.BandwidthReport,
         (_check_origin, _check_numbered, _check_bandwidth),
     ),
+    topics.Kind.TRAFFIC: (pb.TrafficReport, (_check_origin, _check_numbered, _check_traffic)),
     topics.Kind.STATUS: (pb.Status, (_check_origin,)),
     topics.Kind.LEASE: (pb.Lease, (_check_lease,)),
 }

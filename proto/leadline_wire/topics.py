@@ -21,6 +21,7 @@ class Kind(StrEnum):
     REPORT = "report"
     RTT = "rtt"
     BANDWIDTH = "bandwidth"
+    TRAFFIC = "traffic"
     STATUS = "status"
     LEASE = "lease"
 
@@ -41,6 +42,7 @@ DELIVERY = {
     Kind.REPORT: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.RTT: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.BANDWIDTH: Delivery(qos=1, retain=False, expiry_s=3600),
+    Kind.TRAFFIC: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.STATUS: Delivery(qos=1, retain=True),
     # A lease that is delivered late would load the network at an unplanned time. With QoS 1 the
     # sender sends leases again after it reconnects, and all of them start then.

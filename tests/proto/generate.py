@@ -15,6 +15,7 @@ PROTOS = (
     "leadline_wire/v1/telemetry.proto",
     "leadline_wire/v1/images.proto",
     "leadline_wire/v1/shadow.proto",
+    "leadline_wire/v1/traffic.proto",
     "leadline_wire/v1/control.proto",
     "leadline_wire/v1/externalscaler.proto",
     "leadline_wire/v1/replicas.proto",

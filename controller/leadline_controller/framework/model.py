@@ -202,6 +202,18 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredPeer:
+    """What a pod says that it talks to."""
+
+    # A Service or a workload of its namespace, `name.namespace` of another one, `node/name`, or an
+    # address.
+    name: str
+    mbps: float = 1.0  # both directions together
+    requests_per_s: float | None = None
+    most_rtt_ms: float | None = None  # the round trip that it needs
+
+
+@dataclass(frozen=True, slots=True)
 class PodAnnotations:
     """A pod's `leadline.dev/` annotations; None or empty if absent."""
 
@@ -213,6 +225,7 @@ class PodAnnotations:
     # Node name or class -> processing time measured beforehand, ms.
     profile_ms: Mapping[str, float] = field(default_factory=_empty)
     qos_edge_ratio: float | None = None
+    peers: tuple[DeclaredPeer, ...] = ()
     # Whether a scale-down removes the replica in the worst place.
     deletion_order: bool | None = None
 

@@ -29,3 +29,11 @@ def service(namespace: str, labels: Iterable[tuple[str, str]]) -> Service | None
 def service_of(pod: Pod) -> Service | None:
     """The service that a pod is a replica of. See `service`."""
     return service(pod.namespace, pod.labels.items())
+
+
+def workload_name(pod: Pod) -> str:
+    """namespace/name that people know: of a Deployment's pods the Deployment's."""
+    if pod.owner is None:
+        return pod.key
+    name = pod.owner.name.removesuffix(f"-{pod.labels.get('pod-template-hash', '')}")
+    return f"{pod.namespace}/{name}"

@@ -23,6 +23,7 @@ from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
 from leadline_controller.framework.node_table import Ints as Ints
 from leadline_controller.framework.node_table import NodeTable as NodeTable
+from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -304,6 +305,7 @@ class ClusterView:
     # whoever placed them; shape (0,) where none are known.
     recently_placed: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     assumed: AssumedLoad | None = None  # None for what was measured alone, as the papers have it
+    traffic: Traffic = NO_TRAFFIC
 
     @property
     def measured(self) -> NodeMetrics:

@@ -32,6 +32,7 @@ from leadline_controller.framework.cycle import (
     filtered,
 )
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.services import workload_name
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.record import bounded_text
 from leadline_controller.history.shadowed import ShadowDecision
@@ -235,7 +236,7 @@ def _decided(
         strategy=name,
         pod=bounded_text(pod.key),
         uid=bounded_text(pod.uid),
-        workload=bounded_text(_workload(pod)),
+        workload=bounded_text(workload_name(pod)),
         decided_by=real.strategy,
         node=real.node or "",
         choice=made.node,
@@ -267,14 +268,6 @@ def _rank(scores: Scores, total: float | None, *, lower: bool, tied: bool) -> in
     with np.errstate(invalid="ignore"):
         ahead = np.count_nonzero(scores.total < total if lower else scores.total > total)
     return max(2, 1 + int(ahead))
-
-
-def _workload(pod: Pod) -> str:
-    """The name that people know: of a Deployment's pods the Deployment's."""
-    if pod.owner is None:
-        return pod.key
-    name = pod.owner.name.removesuffix(f"-{pod.labels.get('pod-template-hash', '')}")
-    return f"{pod.namespace}/{name}"
 
 
 def _cpu_percent(view: ClusterView, pod: Pod, node: int) -> float:

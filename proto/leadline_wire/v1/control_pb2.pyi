@@ -1,5 +1,6 @@
 from leadline_wire.v1 import images_pb2 as _images_pb2
 from leadline_wire.v1 import shadow_pb2 as _shadow_pb2
+from leadline_wire.v1 import traffic_pb2 as _traffic_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

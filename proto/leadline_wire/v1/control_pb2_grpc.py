@@ -6,6 +6,7 @@ import warnings
 from leadline_wire.v1 import control_pb2 as leadline__wire_dot_v1_dot_control__pb2
 from leadline_wire.v1 import images_pb2 as leadline__wire_dot_v1_dot_images__pb2
 from leadline_wire.v1 import shadow_pb2 as leadline__wire_dot_v1_dot_shadow__pb2
+from leadline_wire.v1 import traffic_pb2 as leadline__wire_dot_v1_dot_traffic__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -97,6 +98,11 @@ class InspectionStub:
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.FromString,
                 _registered_method=True)
+        self.GetTraffic = channel.unary_unary(
+                '/leadline.v1.Inspection/GetTraffic',
+                request_serializer=leadline__wire_dot_v1_dot_traffic__pb2.GetTrafficRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_traffic__pb2.GetTrafficResponse.FromString,
+                _registered_method=True)
 
 
 class InspectionServicer:
@@ -183,6 +189,13 @@ class InspectionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTraffic(self, request, context):
+        """Who talks to whom, declared and observed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InspectionServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -245,6 +258,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.GetSnapshot,
                     request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.SerializeToString,
+            ),
+            'GetTraffic': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTraffic,
+                    request_deserializer=leadline__wire_dot_v1_dot_traffic__pb2.GetTrafficRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_traffic__pb2.GetTrafficResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -572,6 +590,33 @@ class Inspection:
             '/leadline.v1.Inspection/GetSnapshot',
             leadline__wire_dot_v1_dot_control__pb2.GetSnapshotRequest.SerializeToString,
             leadline__wire_dot_v1_dot_control__pb2.SnapshotPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTraffic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/leadline.v1.Inspection/GetTraffic',
+            leadline__wire_dot_v1_dot_traffic__pb2.GetTrafficRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_traffic__pb2.GetTrafficResponse.FromString,
             options,
             channel_credentials,
             insecure,

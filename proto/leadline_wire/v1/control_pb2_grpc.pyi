@@ -8,6 +8,7 @@ from grpc import aio as _aio
 from leadline_wire.v1 import control_pb2 as _control_pb2
 from leadline_wire.v1 import images_pb2 as _images_pb2
 from leadline_wire.v1 import shadow_pb2 as _shadow_pb2
+from leadline_wire.v1 import traffic_pb2 as _traffic_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -56,6 +57,8 @@ class InspectionStub:
     """The state as it is, then every change, until the caller hangs up."""
     GetSnapshot: _grpc.UnaryStreamMultiCallable[_control_pb2.GetSnapshotRequest, _control_pb2.SnapshotPart]
     """What decisions depend on now, as a document that `leadline score` reads."""
+    GetTraffic: _grpc.UnaryUnaryMultiCallable[_traffic_pb2.GetTrafficRequest, _traffic_pb2.GetTrafficResponse]
+    """Who talks to whom, declared and observed."""
 
 @_typing.type_check_only
 class InspectionAsyncStub(InspectionStub):
@@ -83,6 +86,8 @@ class InspectionAsyncStub(InspectionStub):
     """The state as it is, then every change, until the caller hangs up."""
     GetSnapshot: _aio.UnaryStreamMultiCallable[_control_pb2.GetSnapshotRequest, _control_pb2.SnapshotPart]  # type: ignore[assignment]
     """What decisions depend on now, as a document that `leadline score` reads."""
+    GetTraffic: _aio.UnaryUnaryMultiCallable[_traffic_pb2.GetTrafficRequest, _traffic_pb2.GetTrafficResponse]  # type: ignore[assignment]
+    """Who talks to whom, declared and observed."""
 
 class InspectionServicer(metaclass=_abc_1.ABCMeta):
     """Read-only view of a running controller. Ages are seconds at the time of the answer."""
@@ -179,5 +184,13 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_control_pb2.SnapshotPart], _abc.AsyncIterator[_control_pb2.SnapshotPart]]:
         """What decisions depend on now, as a document that `leadline score` reads."""
+
+    @_abc_1.abstractmethod
+    def GetTraffic(
+        self,
+        request: _traffic_pb2.GetTrafficRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_traffic_pb2.GetTrafficResponse, _abc.Awaitable[_traffic_pb2.GetTrafficResponse]]:
+        """Who talks to whom, declared and observed."""
 
 def add_InspectionServicer_to_server(servicer: InspectionServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

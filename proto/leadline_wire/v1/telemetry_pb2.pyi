@@ -213,6 +213,44 @@ class BandwidthReport(_message.Message):
     steady: bool
     def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., lease_id: _Optional[str] = ..., peer: _Optional[str] = ..., outcome: _Optional[_Union[BandwidthReport.Outcome, str]] = ..., bandwidth_mbps: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., transferred_bytes: _Optional[int] = ..., duration_ms: _Optional[int] = ..., detail: _Optional[str] = ..., measured_us: _Optional[int] = ..., hindrances: _Optional[_Iterable[_Union[BandwidthReport.Hindrance, str]]] = ..., waited_us: _Optional[int] = ..., steady: _Optional[bool] = ...) -> None: ...
 
+class TrafficReport(_message.Message):
+    __slots__ = ("origin", "timing", "duration_ms", "flows", "omitted_bytes")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    TIMING_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    origin: Origin
+    timing: Timing
+    duration_ms: int
+    flows: _containers.RepeatedCompositeFieldContainer[Flow]
+    omitted_bytes: int
+    def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., duration_ms: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[Flow, _Mapping]]] = ..., omitted_bytes: _Optional[int] = ...) -> None: ...
+
+class Flow(_message.Message):
+    __slots__ = ("source", "destination", "port", "bytes_sent", "bytes_received", "packets_sent", "packets_received", "connections", "translated_source", "translated")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DESTINATION_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_SENT_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    TRANSLATED_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TRANSLATED_FIELD_NUMBER: _ClassVar[int]
+    source: bytes
+    destination: bytes
+    port: int
+    bytes_sent: int
+    bytes_received: int
+    packets_sent: int
+    packets_received: int
+    connections: int
+    translated_source: bytes
+    translated: bool
+    def __init__(self, source: _Optional[bytes] = ..., destination: _Optional[bytes] = ..., port: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., packets_sent: _Optional[int] = ..., packets_received: _Optional[int] = ..., connections: _Optional[int] = ..., translated_source: _Optional[bytes] = ..., translated: _Optional[bool] = ...) -> None: ...
+
 class Birth(_message.Message):
     __slots__ = ("origin", "timing", "agent_version", "hardware_model", "architecture", "kernel", "cores", "memory_bytes", "address", "interval_s", "probes", "dropped_messages")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
