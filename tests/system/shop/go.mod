@@ -1,0 +1,3 @@
+module leadline.dev/tests/shop
+
+go 1.22
