@@ -344,8 +344,9 @@ class ClusterState:
         known = [name for name, _ in users.most_common() if name in self._nodes]
         talking: list[str] = []
         if self._traffic.peers:
+            table = self.table  # which may count all pods again
             assigned = self._occupancy.assigned_pods()
-            talking = busiest_nodes(self._traffic, assigned, self.table, _MOST_TALKING)
+            talking = busiest_nodes(self._traffic, assigned, table, _MOST_TALKING)
         return list(dict.fromkeys((*sorted(control_plane), *known, *talking)))
 
     def is_run_over(self, now_s: float) -> bool:

@@ -12,7 +12,6 @@ from leadline_controller.framework.cycle import Leeway, Scores, Strategy
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.peers import PeerAt
-from leadline_controller.framework.peers import round_trips_ms as expected_ms
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     contention_s,
@@ -22,7 +21,11 @@ from leadline_controller.strategies.shared.delays import (
     transfer_s,
     unknown_rtt_option,
 )
-from leadline_controller.strategies.shared.peers import main_peer_option, user_peer
+from leadline_controller.strategies.shared.peers import (
+    main_peer_option,
+    user_peer,
+    user_round_trips_ms,
+)
 from leadline_controller.strategies.shared.unknowns import Filled, left_unknown, unknown_option
 
 _GIB = 1024**3
@@ -190,7 +193,7 @@ class Dacs(Strategy):
         user_node, workers = view.user_node(pod), _workers(view)
         mean_ms, sigma_ms = view.links.rtt_mean_and_deviation_ms(workers)
         if peer is not None:
-            tau_ms, at_home = expected_ms(view, peer), peer.share == 1
+            tau_ms, at_home = user_round_trips_ms(view, peer)
         else:
             tau_ms = mean_ms if user_node is None else view.links.rtt_ms_from(user_node)
             at_home = np.arange(len(view)) == user_node

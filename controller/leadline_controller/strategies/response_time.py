@@ -13,7 +13,6 @@ from leadline_controller.framework.cycle import Filter, FilterResult, Leeway, Sc
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import choice
 from leadline_controller.framework.peers import PeerAt
-from leadline_controller.framework.peers import round_trips_ms as expected_ms
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
@@ -22,7 +21,11 @@ from leadline_controller.strategies.shared.delays import (
     round_trips_ms,
     unknown_rtt_option,
 )
-from leadline_controller.strategies.shared.peers import main_peer_option, user_peer
+from leadline_controller.strategies.shared.peers import (
+    main_peer_option,
+    user_peer,
+    user_round_trips_ms,
+)
 from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 from leadline_controller.strategies.shared.unknowns import unknown_option
 
@@ -221,7 +224,7 @@ def _ping_ms(view: ClusterView, pod: Pod, peer: PeerAt | None) -> tuple[Floats, 
     if (user := view.user_node(pod)) is not None:
         return view.links.rtt_ms_from(user), np.arange(len(view)) == user
     if peer is not None:
-        return expected_ms(view, peer), peer.share == 1
+        return user_round_trips_ms(view, peer)
     if not gateways.any():
         everyone = view.table.mask("all", lambda _: True)
         return view.links.rtt_mean_and_deviation_ms(everyone)[0], gateways

@@ -8,7 +8,8 @@ import numpy as np
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice
 from leadline_controller.framework.peers import PeerAt, free_mbps, main_peer, waits_s
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.peers import round_trips_ms as expected_ms
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import round_trips_ms
 from leadline_controller.strategies.shared.unknowns import fill, left_unknown
 
@@ -24,6 +25,13 @@ def user_peer(view: ClusterView, pod: Pod, option: str) -> PeerAt | None:
     if option == "off" or view.user_node(pod) is not None:
         return None
     return main_peer(view, pod)
+
+
+def user_round_trips_ms(view: ClusterView, peer: PeerAt) -> tuple[Floats, Bools]:
+    """Expected round trip from each node to a peer that is the user, ms, and the nodes that have
+    all of it, shapes (n,). It is NaN there, as nothing has to travel, and where it is unknown."""
+    at_home = peer.share == 1
+    return np.where(at_home, np.nan, expected_ms(view, peer)), at_home
 
 
 def filled_waits_s(
