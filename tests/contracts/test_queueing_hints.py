@@ -135,6 +135,6 @@ def test_every_event_that_changes_a_rejection_is_in_the_filters_queueing_hint() 
         for seed in range(SEEDS):
             for start, change, pod in changes(seed, theme):
                 found.update(_changed_rejections(start, change, pod, f"{theme}/{seed}: {change}"))
-    # A link's bandwidth is no manifest's, and the pods here don't ask for any.
-    expected = {*FILTERS, "all"} - {"NodeReady", "NodeBandwidthFit"}
+    # A link's bandwidth and round trip are no manifest's, and the pods here don't ask for any.
+    expected = {*FILTERS, "all"} - {"NodeReady", "NodeBandwidthFit", "PeerRoundTrip"}
     assert {name: found[name] for name in expected if found[name] < 3} == {}

@@ -13,6 +13,7 @@ from leadline_controller.framework.cluster_objects import (
     Storage,
 )
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
+from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -46,6 +47,7 @@ def view(
     bandwidth_host_limited: Sequence[bool] = (),
     errors: Mapping[str, float] | None = None,
     recently_placed: Sequence[int] = (),
+    traffic: Traffic = NO_TRAFFIC,
 ) -> ClusterView:
     table = NodeTable(nodes)
     places = [table.index[pod.node_name or ""] for pod in assigned_pods]
@@ -80,6 +82,7 @@ def view(
         namespaces=Namespaces({space.name: space.labels for space in spaces}),
         pod_selectors=PodSelectors(each for each in objects if isinstance(each, PodSelector)),
         storage=Storage.of(objects),
+        traffic=traffic,
     )
 
 

@@ -27,7 +27,8 @@ from leadline_controller.framework.cluster_objects import (
     Volume,
     VolumePlan,
 )
-from leadline_controller.framework.model import PODS, Node, Pod
+from leadline_controller.framework.model import NODE_PEER, PODS, Node, Pod
+from leadline_controller.framework.peers import busiest_nodes
 from leadline_controller.framework.ports import (
     ClusterChange,
     NodeChanged,
@@ -39,6 +40,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
+from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
 from leadline_controller.framework.view import (
     METRICS,
     AssumedLoad,
@@ -49,6 +51,7 @@ from leadline_controller.framework.view import (
 )
 from leadline_controller.telemetry.state import TelemetryState
 
+_MOST_TALKING = 8  # nodes of observed peers whose round trips to all others are measured
 _RUN_GAP_S = 1.0  # between two decisions of one run, at most
 # What frees when room is kept no longer.
 _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
@@ -90,6 +93,7 @@ class ClusterState:
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was built
+        self._traffic = NO_TRAFFIC
 
     @property
     def table(self) -> NodeTable:
@@ -129,6 +133,10 @@ class ClusterState:
         those to come."""
         self._profiles = profiles
         self._pods = {uid: profiles.applied(pod) for uid, pod in self._pods.items()}
+
+    def use_traffic(self, traffic: Traffic) -> None:
+        """Decide from now on by this traffic."""
+        self._traffic = traffic
 
     def profiled(self, pod: Pod) -> Pod:
         """A pod that the watch has not shown, with its service's profile."""
@@ -322,12 +330,24 @@ class ClusterState:
 
     def nodes_of_rows(self) -> list[str]:
         """The nodes whose round trips to all others strategies need: the control plane, where
-        requests enter the cluster, and the user nodes of pods, those of most pods first."""
-        pods = (pod for pod in self._pods.values() if not pod.finished)
-        users = Counter(pod.annotations.user_node for pod in pods)
+        requests enter the cluster, and the nodes of the pods' users: those that pods name as user
+        or peer, those of most pods first, then some where the largest observed peers are."""
+        pods = [pod.annotations for pod in self._pods.values() if not pod.finished]
+        users = Counter(each.user_node for each in pods)
+        users.update(
+            peer.name.removeprefix(NODE_PEER)
+            for each in pods
+            for peer in each.peers
+            if peer.name.startswith(NODE_PEER)
+        )
         control_plane = [name for name, node in self._nodes.items() if node.is_control_plane]
         known = [name for name, _ in users.most_common() if name in self._nodes]
-        return list(dict.fromkeys((*sorted(control_plane), *known)))
+        talking: list[str] = []
+        if self._traffic.peers:
+            table = self.table  # which may count all pods again
+            assigned = self._occupancy.assigned_pods()
+            talking = busiest_nodes(self._traffic, assigned, table, _MOST_TALKING)
+        return list(dict.fromkeys((*sorted(control_plane), *known, *talking)))
 
     def is_run_over(self, now_s: float) -> bool:
         """Whether a decision now would be the first one of a new run."""
@@ -376,6 +396,7 @@ class ClusterState:
             pod_selectors=self._objects.pod_selectors,
             storage=self._objects.storage(),
             images=self.images.table(table),
+            traffic=self._traffic,
             nominated=tuple(
                 (each, table.index[node]) for each, node in self.nominated() if node in table.index
             ),

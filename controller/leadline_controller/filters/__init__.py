@@ -12,6 +12,7 @@ from leadline_controller.filters.node_ready import node_ready
 from leadline_controller.filters.node_resources_fit import node_resources_fit
 from leadline_controller.filters.node_unschedulable import node_unschedulable
 from leadline_controller.filters.node_volume_limits import node_volume_limits
+from leadline_controller.filters.peer_round_trip import peer_round_trip
 from leadline_controller.filters.pod_topology_spread import pod_topology_spread
 from leadline_controller.filters.taint_toleration import taint_toleration
 from leadline_controller.filters.volume_binding import volume_binding
@@ -34,10 +35,11 @@ FILTERS: Mapping[str, Filter] = {
     "PodTopologySpread": pod_topology_spread,
     "InterPodAffinity": inter_pod_affinity,
     "NodeBandwidthFit": node_bandwidth,
+    "PeerRoundTrip": peer_round_trip,
 }
 
 # The filters that kube-scheduler does not have: all that need to run as its extender.
-EXTENDER_FILTERS = ("NodeBandwidthFit",)
+EXTENDER_FILTERS = ("NodeBandwidthFit", "PeerRoundTrip")
 
 # The filters that run when kube-scheduler asks its extender to bind a pod: its own and Leadline's.
 # It filters nodes that are not ready by their taints, which DaemonSet pods tolerate.

@@ -17,6 +17,7 @@ import numpy as np
 
 from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.peers import absent_peers, reads_main_peer
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
@@ -205,6 +206,7 @@ class Decision:
     # The cluster events that can make an unschedulable pod schedulable.
     requeue_on: ClusterEvent = ANY_EVENT
     warning: str = ""  # what the pod asks for and does not get, in one sentence, "" for nothing
+    peer_is_user: bool = False  # whether the strategy takes the pod's main peer as its user
 
     @property
     def has_basis(self) -> bool:
@@ -304,7 +306,7 @@ def decide(
     if failure is not None:
         return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=NO_EVENT)
     warning = unknown_user(view, pod)
-    note = "".join(f"; {each}" for each in (warning, *pod.warnings) if each)
+    note = "".join(f"; {each}" for each in (warning, *pod.warnings, _absent(view, pod)) if each)
     if results is None:
         results = filtered(view, pod, rule.filters)
     candidates = feasible_nodes(view, results)
@@ -332,6 +334,7 @@ def decide(
     return Decision(
         *(pod, node, why, strategy.name, strategy.better, view, results, scores, strategy.needs),
         warning=warning,
+        peer_is_user=reads_main_peer(strategy),
     )
 
 
@@ -424,6 +427,15 @@ def pre_filter_failure(pod: Pod) -> str | None:
     if pod.problem:
         return pod.problem
     return "the pod's scheduling gates hold it back" if pod.gated else None
+
+
+def _absent(view: ClusterView, pod: Pod) -> str:
+    """A part of a sentence about the declared peers that are nowhere now, "" if there are none."""
+    absent = [each.name[:80] for each in absent_peers(view, pod)]
+    if not absent:
+        return ""
+    more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+    return f"without its peers {', '.join(absent[:3])}{more}, which have no place now"
 
 
 def unknown_user(view: ClusterView, pod: Pod) -> str:

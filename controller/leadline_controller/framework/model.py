@@ -201,6 +201,9 @@ class Disk:
         return not (shareable and self.read_only and other.read_only)
 
 
+NODE_PEER = "node/"  # before the name of a node that is a peer
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredPeer:
     """What a pod says that it talks to."""

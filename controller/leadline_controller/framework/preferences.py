@@ -23,6 +23,8 @@ class PreferenceScores:
 
     raw: Ints  # in the plugin's own measure
     normalized: Ints  # 0 to 100, the more the better
+    # What a reason says about the candidate at this position, a part of a sentence; None: nothing.
+    note: Callable[[int], str] | None = None
 
 
 # The candidates' scores, or None if all are equal.
@@ -41,16 +43,24 @@ class PreferenceRule:
         """The scores with the finalists that preferences leave, and with the normalized scores and
         their weighted sum among the parts. The same scores if the pod has no preferences."""
         found: dict[str, Ints] = {}
+        notes = []
         total = np.zeros(scores.total.size, dtype=np.int64)
         for name, (score, weight) in self.plugins.items():
             if (scored := score(view, pod, scores.candidates)) is not None:
                 found[name] = scored.normalized
                 total += weight * scored.normalized
+                if scored.note is not None:
+                    notes.append(scored.note)
         if not found:
             return scores
         shown = {PART: total, **found}
         parts = {name: column.astype(np.float64) for name, column in shown.items()}
-        scores = replace(scores, parts={**scores.parts, **parts})
+        why_of = scores.why
+
+        def noted(at: int) -> str:
+            return "; ".join((why_of(at), *(note(at) for note in notes)))
+
+        scores = replace(scores, parts={**scores.parts, **parts}, why=noted if notes else why_of)
         leeway = scores.leeway
         near = nearly_best(scores, leeway.tolerance if self.tolerance is None else self.tolerance)
         left = near[total[near] == total[near].max()]
@@ -60,12 +70,11 @@ class PreferenceRule:
             finalists = left[best(scores.total[left], better)]
         else:
             finalists = leeway.among(left)
-        why_of = scores.why
+        own_why = scores.why
 
         def why(at: int) -> str:
             points = ", ".join(f"{name} {column[at]}" for name, column in found.items())
-            own = why_of(at)
-            return f"{own}; preferred among {near.size} nodes nearly as good ({points})"
+            return f"{own_why(at)}; preferred among {near.size} nodes nearly as good ({points})"
 
         return replace(scores, finalists=finalists, why=why)
 

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from leadline_controller.framework.model import Pod
 
+TEMPLATE_HASH = "pod-template-hash"  # also at the end of the names of a Deployment's ReplicaSets
 # Labels by which Kubernetes' controllers tell replicas, or their revisions, apart.
 PER_REPLICA_LABELS = frozenset(
     {
-        "pod-template-hash",
+        TEMPLATE_HASH,
         "controller-revision-hash",
         "pod-template-generation",
         "statefulset.kubernetes.io/pod-name",
@@ -35,5 +36,5 @@ def workload_name(pod: Pod) -> str:
     """namespace/name that people know: of a Deployment's pods the Deployment's."""
     if pod.owner is None:
         return pod.key
-    name = pod.owner.name.removesuffix(f"-{pod.labels.get('pod-template-hash', '')}")
+    name = pod.owner.name.removesuffix(f"-{pod.labels.get(TEMPLATE_HASH, '')}")
     return f"{pod.namespace}/{name}"

@@ -26,6 +26,13 @@ from leadline_controller.framework.node_table import NodeTable as NodeTable
 from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
 
 
+def deviations_off(count: int) -> float:
+    """How many standard deviations another one of `count` readings of the same may be from the best
+    of these. That lies at most sqrt(2 ln n) deviations off on average (the maximum of n Gaussian
+    variables); and the other one may lie one off to the other side."""
+    return 1.0 + sqrt(2.0 * log(count))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeMetrics:
     """The agents' measurements, one column each, shape (n,), NaN if unknown or too old."""
@@ -51,14 +58,11 @@ class NodeMetrics:
 
     def margins_of(self, metrics: Sequence[str], nodes: Ints) -> Floats | None:
         """How much worse than the best of `nodes` each of them may read in m metrics and still be
-        as good, shape (m, len(nodes)); None where errors are not known.
-
-        The best of n readings of the same lies at most sqrt(2 ln n) deviations off on average (the
-        maximum of n Gaussian variables); and the other one may lie one off to the other side."""
+        as good, shape (m, len(nodes)); None where errors are not known."""
         if not self.errors.size:
             return None
         columns = self.errors[nodes].T[[METRICS.index(metric) for metric in metrics]]
-        return columns * (1.0 + sqrt(2.0 * log(nodes.size)))
+        return columns * deviations_off(nodes.size)
 
     def with_values(self, columns: Iterable[Floats]) -> "NodeMetrics":
         """With other values, in the order of METRICS; the rest stays."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from leadline_controller.framework.cycle import Better, Decision, FilterResult, Scores
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.peers import main_peer, round_trips_ms
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 from leadline_controller.parsing.fields import replace_surrogates
 
@@ -83,7 +84,7 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
         {name: column[kept] for name, column in scores.parts.items()},
         _ages_s(view, decision.needs, at_s, nodes),
         _pull(view, decision.pod, nodes),
-        measured(view, decision.pod, decision.needs, nodes),
+        measured(*(view, decision.pod, decision.needs, nodes), peer_is_user=decision.peer_is_user),
         _without_zeros(assumed(view, decision.needs, nodes)),
         _without_zeros(_recent_pods(view, decision.needs, nodes)),
     )
@@ -173,9 +174,12 @@ def _ages_s(
     return ages_s
 
 
-def measured(view: ClusterView, pod: Pod, needs: Iterable[str], nodes: Ints) -> dict[str, Floats]:
+def measured(
+    view: ClusterView, pod: Pod, needs: Iterable[str], nodes: Ints, *, peer_is_user: bool = False
+) -> dict[str, Floats]:
     """What was measured of these nodes (indexes) of what a strategy needs, columns, NaN where
-    unknown. rtt_ms: to the pod's user node; unknown on that node itself."""
+    unknown. rtt_ms: to the pod's user node; unknown on that node itself. peer_is_user: of a pod
+    without one, to its main peer; 0 where that is on the node."""
     columns: dict[str, Floats] = {}
     for need in needs:
         if need in METRICS:
@@ -186,6 +190,8 @@ def measured(view: ClusterView, pod: Pod, needs: Iterable[str], nodes: Ints) -> 
             if user is not None:
                 rtt_ms = view.links.rtt_ms_from(user).copy()
                 rtt_ms[user] = np.nan
+            elif peer_is_user and (peer := main_peer(view, pod)) is not None:
+                rtt_ms = round_trips_ms(view, peer)
             columns[need] = rtt_ms[nodes]
     return columns
 

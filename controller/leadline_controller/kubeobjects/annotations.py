@@ -9,14 +9,16 @@ from itertools import chain, islice
 from typing import Any
 
 from leadline_controller.framework.model import PodAnnotations
-from leadline_controller.parsing.fields import quoted, shown
+from leadline_controller.kubeobjects.peers import read_peers
+from leadline_controller.parsing.fields import FieldError, quoted, shown
 
 PREFIX = "leadline.dev/"
 DELETION_ORDER = f"{PREFIX}deletion-order"
 _NUMBERS = ("data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-edge-ratio")
 # What Leadline reads or writes. The contract tests hold docs/annotations.md to it.
 POD_ANNOTATIONS = (
-    *(*_NUMBERS, "profile-ms", "user-node", "keep", "predicted-ms", "deletion-order"),
+    *(*_NUMBERS, "profile-ms", "user-node", "peers"),
+    *("keep", "predicted-ms", "deletion-order"),
 )
 NODE_LABELS = ("tier", "bandwidth-mbps", "class", "preferred-node", "lab")
 _MAX_SHOWN = 80
@@ -43,6 +45,11 @@ def read_annotations(annotations: Mapping[str, str]) -> PodAnnotations:
             found[field] = _profile(key, text)
         elif name == "user-node":
             found[field] = text
+        elif name == "peers":
+            try:
+                found[field] = read_peers(text)
+            except FieldError as error:
+                raise AnnotationError(f"annotation {key}: {error}") from None
         elif key == DELETION_ORDER:
             found[field] = read_flag(f"annotation {key}", text)
     read = PodAnnotations(**found)

@@ -4,8 +4,10 @@ and one in which nobody's names are left."""
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from leadline_controller.framework.model import NODE_PEER
 from leadline_controller.framework.node_table import CLASS_LABEL
-from leadline_controller.framework.services import PER_REPLICA_LABELS
+from leadline_controller.framework.services import PER_REPLICA_LABELS, TEMPLATE_HASH
+from leadline_controller.parsing.addresses import read_unicast
 
 HOSTNAME = "kubernetes.io/hostname"
 # Keys of labels and taints in these namespaces are Kubernetes' or Leadline's own words.
@@ -63,6 +65,29 @@ class Names:
         if made_of is None:
             return self("claim", name)
         return f"{self('pod', made_of[0])}-{self('claim', made_of[1])}"
+
+    def owner(self, name: str, template_hash: str) -> str:
+        """A controller of pods, whose name may end with the hash of their template."""
+        base = name.removesuffix(f"-{template_hash}") if template_hash else name
+        if base == name:
+            return self("owner", name)
+        return f"{self('owner', base)}-{self.value(TEMPLATE_HASH, template_hash)}"
+
+    def address(self, address: str) -> str:
+        """An address outside of the cluster."""
+        return self("address", address)
+
+    def peer(self, name: str) -> str:
+        """What a pod calls one of its peers. Services are called as controllers of pods are, as
+        such a name may be either's."""
+        if read_unicast(name) is not None:
+            return self.address(name)
+        if name.startswith(NODE_PEER):
+            return NODE_PEER + self("node", name.removeprefix(NODE_PEER))
+        own, dot, namespace = name.rpartition(".")
+        return (
+            f"{self('owner', own)}.{self('namespace', namespace)}" if dot else self("owner", name)
+        )
 
     def key(self, key: str) -> str:
         """The key of a label or taint."""

@@ -17,6 +17,7 @@ from leadline_controller.framework.cluster_objects import (
     StorageClass,
     Volume,
 )
+from leadline_controller.framework.services import TEMPLATE_HASH
 from leadline_controller.kubeobjects.cluster_objects import BOUND, SELECTED_NODE
 from leadline_controller.kubeobjects.names import Names
 from leadline_controller.kubeobjects.pod_writer import SOME_TIME
@@ -182,14 +183,15 @@ def _attachment(made: Attachment, names: Names) -> Manifest:
 
 
 def _pod_selector(made: PodSelector, names: Names) -> Manifest:
-    kind = "service" if made.kind == "Service" else "owner"
+    hashes = (each.values for each in made.selector or () if each.key == TEMPLATE_HASH)
+    template_hash = "".join(next(hashes, ())[:1])
     selector: Manifest | None = None
     if made.selector is not None:
         selector = write_selector(made.selector, names)
         if made.kind in ("Service", "ReplicationController"):
             selector = selector.get("matchLabels", {})
     metadata = {
-        "name": names(kind, made.name),
+        "name": names.owner(made.name, template_hash),
         "namespace": names("namespace", made.namespace),
     }
     return {"metadata": metadata, "spec": {} if selector is None else {"selector": selector}}

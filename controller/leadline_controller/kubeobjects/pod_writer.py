@@ -22,9 +22,11 @@ from leadline_controller.framework.model import (
     SpreadConstraint,
     Toleration,
 )
+from leadline_controller.framework.services import TEMPLATE_HASH
 from leadline_controller.kubeobjects.annotations import PREFIX
 from leadline_controller.kubeobjects.demands import DISKS
 from leadline_controller.kubeobjects.names import Names
+from leadline_controller.kubeobjects.peers import write_peers
 from leadline_controller.kubeobjects.schema import PREFERRED, REQUIRED, VolumeSource
 from leadline_controller.kubeobjects.selectors import (
     Manifest,
@@ -71,7 +73,7 @@ def write_pod(pod: Pod, names: Names, node: str | None = None) -> Manifest:
         [
             {
                 **_kind_of(owner, names),
-                "name": names("owner", owner.name),
+                "name": names.owner(owner.name, pod.labels.get(TEMPLATE_HASH, "")),
                 "uid": names("uid", owner.uid),
                 "controller": True,
             }
@@ -167,6 +169,8 @@ def _annotations(given: PodAnnotations, names: Names) -> dict[str, str]:
     found = {key: f"{value!r}" for key, value in numbers.items()}
     if given.user_node is not None:
         found[f"{PREFIX}user-node"] = names("node", given.user_node)
+    if given.peers:
+        found[f"{PREFIX}peers"] = write_peers(given.peers, names.peer)
     if given.profile_ms:
         profile = {names.board(name): ms for name, ms in given.profile_ms.items()}
         found[f"{PREFIX}profile-ms"] = json.dumps(profile)

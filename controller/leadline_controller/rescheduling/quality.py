@@ -4,6 +4,7 @@ first placement: nothing moves on values that are old, doubted, or guessed with 
 from collections.abc import Callable
 
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.peers import main_peer
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.link_bandwidth import TESTS
 from leadline_controller.telemetry.link_status import UNREACHABLE, LinkStatus
@@ -13,24 +14,40 @@ from leadline_controller.telemetry.state import TelemetryState
 _FRESH_SHARE = 0.5
 # An estimate may be off by so much of itself.
 _WIDEST_ERROR = 0.25
+# Of a main peer with pods on many nodes, those with the most of them.
+_MOST_PLACES = 4
 _OF_LINKS = ("rtt_ms", "bandwidth_mbps")
 
 
 def why_unreliable(
-    telemetry: TelemetryState, view: ClusterView, needs: tuple[str, ...], now_s: float
+    telemetry: TelemetryState,
+    view: ClusterView,
+    needs: tuple[str, ...],
+    now_s: float,
+    *,
+    peer_is_user: bool = False,
 ) -> Callable[[Pod, str, str], str]:
     """A function of a pod, its node and its target: why the measurements that its strategy needs do
-    not suffice to move it, empty if they do."""
+    not suffice to move it, empty if they do. peer_is_user: whether the strategy takes the pod's
+    main peer as its user."""
+
+    def users(pod: Pod) -> list[str]:
+        user = pod.annotations.user_node
+        if user is not None or not peer_is_user:
+            return [] if user is None else [user]
+        peer = main_peer(view, pod)
+        nodes = [] if peer is None else peer.nodes[:_MOST_PLACES].tolist()
+        return [view.table.names[at] for at in nodes]
 
     def why(pod: Pod, source: str, target: str) -> str:
+        of_pod = users(pod) if "rtt_ms" in needs else []
         for node in (source, target):
             if "bandwidth_mbps" in needs and (
                 reason := _bandwidth(telemetry, view, node, now_s, is_source=node == source)
             ):
                 return reason
-            if "rtt_ms" in needs and pod.annotations.user_node not in (None, node):
-                user = str(pod.annotations.user_node)
-                if reason := _round_trip(telemetry, user, node, now_s):
+            for user in of_pod:
+                if user != node and (reason := _round_trip(telemetry, user, node, now_s)):
                     return reason
             age_s = telemetry.board(node, now_s).age_s
             if any(name not in _OF_LINKS for name in needs) and (

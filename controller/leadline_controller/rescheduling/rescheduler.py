@@ -10,6 +10,7 @@ from typing import Literal
 
 from leadline_controller.framework.cycle import filtered
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
+from leadline_controller.framework.peers import reads_main_peer
 from leadline_controller.framework.ports import (
     Cluster,
     ClusterChange,
@@ -123,7 +124,10 @@ class Rescheduler:
         self._submitted: asyncio.Queue[tuple[Plan, asyncio.Future[list[MoveOutcome]]]] = (
             asyncio.Queue()
         )
-        self._assumptions = Assumptions(step.rule.strategy.needs, settings.min_gain)
+        strategy = step.rule.strategy
+        self._assumptions = Assumptions(
+            strategy.needs, settings.min_gain, peer_is_user=reads_main_peer(strategy)
+        )
         self._about = about
         self._looked_s = float("-inf")
         self._planning = asyncio.Lock()
@@ -407,6 +411,7 @@ class Rescheduler:
                 self._step.view(),
                 self._rule.strategy.needs,
                 self._clock.now_s(),
+                peer_is_user=reads_main_peer(self._rule.strategy),
             ),
         )
 

@@ -37,10 +37,13 @@ class Assumptions:
     """What was measured of each pod's node when it was chosen, as the strategy needs it.
 
     worse_by: the share by which a value must be worse. Without the decision, and for a value that
-    it did not know, what is known first counts.
+    it did not know, what is known first counts. peer_is_user: see `measured`.
     """
 
-    def __init__(self, needs: Iterable[str], worse_by: float) -> None:
+    def __init__(
+        self, needs: Iterable[str], worse_by: float, *, peer_is_user: bool = False
+    ) -> None:
+        self._peer_is_user = peer_is_user
         self._needs = [name for name in needs if name == _BANDWIDTH or name in _LEAST_RISE]
         self._worse_by = worse_by
         self._placements: dict[str, _Placement] = {}
@@ -69,7 +72,8 @@ class Assumptions:
                 placement = _Placement(node)
                 placement.assumed |= self._known(decided_on(pod, node))
             kept[pod.uid] = placement
-            columns = measured(view, pod, self._needs, np.array([at]))
+            nodes = np.array([at])
+            columns = measured(view, pod, self._needs, nodes, peer_is_user=self._peer_is_user)
             now = self._known({name: float(column[0]) for name, column in columns.items()})
             for name, value in now.items():
                 placement.assumed.setdefault(name, value)

@@ -55,6 +55,10 @@ class Numbered(Names):
         """The replacement. A uid stays: it is a random number, by which ties are broken."""
         return name if kind == "uid" else self._other[kind, name]
 
+    def address(self, address: str) -> str:
+        """One of those that are for documentation."""
+        return f"2001:db8::{int(self('address', address).rpartition('-')[2]):x}"
+
     def value(self, key: str, value: str) -> str:
         """As Names; but numbers that are compared as such stay."""
         if key in self._compared and integer_of(value) is not None:

@@ -137,7 +137,7 @@ def _loads(decision: Decision) -> dict[str, Document]:
         return {}
     nodes = scores.candidates
     groups = (
-        measured(view, decision.pod, decision.needs, nodes),
+        measured(*(view, decision.pod, decision.needs, nodes), peer_is_user=decision.peer_is_user),
         assumed(view, decision.needs, nodes),
     )
     found = {}

@@ -11,6 +11,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Leeway, Scores, Strategy
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import option
+from leadline_controller.framework.peers import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     contention_s,
@@ -19,6 +20,11 @@ from leadline_controller.strategies.shared.delays import (
     round_trips_ms,
     transfer_s,
     unknown_rtt_option,
+)
+from leadline_controller.strategies.shared.peers import (
+    main_peer_option,
+    user_peer,
+    user_round_trips_ms,
 )
 from leadline_controller.strategies.shared.unknowns import Filled, left_unknown, unknown_option
 
@@ -71,8 +77,9 @@ class Dacs(Strategy):
     layers of the images are, t^IM is `image_s` for all.
 
     Missing annotations: `data-mb` defaults to the option of that name; without `bandwidth-mbps`,
-    f_v / c^NET uses the free capacity of the link; without `user-node`, the mean round trip to
-    the other workers (Eq. 13) stands for tau. `profile-ms` replaces Eq. 8.
+    f_v / c^NET uses the free capacity of the link; without `user-node`, the pod's main peer is the
+    user (framework/peers.py), and without that the mean round trip to the other workers (Eq. 13)
+    stands for tau. `main_peer=off` is the paper alone. `profile-ms` replaces Eq. 8.
 
     Unknown, never zero, as the paper is silent: a round trip, a bandwidth, a speed of pulls and a
     node that is not in `profile-ms` count as boards like it (strategies/shared/unknowns.py). With
@@ -104,6 +111,7 @@ class Dacs(Strategy):
     data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
     unknown_rtt_ms: float = unknown_rtt_option()
     unknown: str = unknown_option()
+    main_peer: str = main_peer_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Omega and its parts for every candidate, in seconds."""
@@ -111,7 +119,8 @@ class Dacs(Strategy):
         # D_n: Eq. 10 for a local pod, Eq. 11 for a remote one.
         sending_s, bandwidth = transfer_s(view, pod, self._volume_mb(pod), candidates, self.unknown)
         image_s, pulls = self._image_s(view, pod, candidates)
-        latency_s, round_trips = self._latency_s(view, pod, candidates)
+        peer = user_peer(view, pod, self.main_peer)
+        latency_s, round_trips = self._latency_s(view, pod, candidates, peer)
         network_s = image_s + sending_s + latency_s
         contention = contention_s(view.placed_in_run[candidates], self.beta_cs, self.beta_rc)
         omega_s = average_delay_s(processing_s, network_s, contention, self.alpha)
@@ -131,6 +140,8 @@ class Dacs(Strategy):
             if near > 1 and at in finalists:
                 text += f", the roomiest of {near} near-best nodes"
             notes = [each.note(at) for each in (profile, bandwidth, round_trips)]
+            if peer is not None:
+                notes.append(f"; its user is its main peer, {peer.name}")
             return "".join((text, *notes, pulls.note(at) if image_s[at] > 0 else ""))
 
         parts = {"processing_s": processing_s, "network_s": network_s, "contention_s": contention}
@@ -175,12 +186,17 @@ class Dacs(Strategy):
         processing_s = self._volume_mb(pod) / (cores * self.rate)
         return processing_s, Filled(processing_s)
 
-    def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> tuple[Floats, Filled]:
-        """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
+    def _latency_s(
+        self, view: ClusterView, pod: Pod, nodes: Ints, peer: PeerAt | None
+    ) -> tuple[Floats, Filled]:
+        """(tau + sigma) / 2 in seconds; 0 on the user's own node. peer: the user, if no node is."""
         user_node, workers = view.user_node(pod), _workers(view)
         mean_ms, sigma_ms = view.links.rtt_mean_and_deviation_ms(workers)
-        tau_ms = mean_ms if user_node is None else view.links.rtt_ms_from(user_node)
-        at_home = np.arange(len(view)) == user_node
+        if peer is not None:
+            tau_ms, at_home = user_round_trips_ms(view, peer)
+        else:
+            tau_ms = mean_ms if user_node is None else view.links.rtt_ms_from(user_node)
+            at_home = np.arange(len(view)) == user_node
         alone = at_home | _has_no_other(workers)
         tau, sigma = (
             round_trips_ms(view, ms, nodes, self.unknown, self.unknown_rtt_ms, where)

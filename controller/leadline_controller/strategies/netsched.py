@@ -12,7 +12,9 @@ import numpy as np
 from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.framework.peers import peers_of, wait_s
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, deviations_off
+from leadline_controller.strategies.shared.peers import filled_waits_s
 from leadline_controller.strategies.shared.unknowns import fill, left_unknown, unknown_option
 
 
@@ -35,6 +37,18 @@ _METRICS = (
 )
 
 
+_PEERS = _Metric("peers", "peers", 1, "wait for peers", "s")
+_WAIT_ERROR = 0.1
+
+
+class _Waits(NamedTuple):
+    """For all peers, s each second, shape (len(candidates),): NaN where unknown, and with something
+    for that."""
+
+    known: Floats
+    filled: Floats
+
+
 @dataclass(frozen=True, slots=True)
 class NetSched(Strategy):
     """The node with the most points for CPU, memory, bandwidth, packets and disk.
@@ -51,6 +65,9 @@ class NetSched(Strategy):
     Unknown: an unknown metric counts as that of boards like it (strategies/shared/unknowns.py), but
     gets no points where a measured one does; with `unknown=worst` it never gets any. A node without
     any metric has no total and is chosen only if no node has one.
+
+    The option `peers` adds a seventh metric that the paper does not have: the least wait for the
+    pod's peers (framework/peers.py). A wait's error is a tenth of it, as that of a bandwidth.
     """
 
     name = "netsched"
@@ -65,8 +82,9 @@ class NetSched(Strategy):
     bandwidth: float = option(2, unit="points", maximum=1e6, help="most bandwidth measured")
     disk: float = option(1, unit="points", maximum=1e6, help="least disk input and output")
     unknown: str = unknown_option()
+    peers: float = option(0, unit="points", maximum=1e6, help="least wait for the pod's peers")
 
-    def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The sum of each candidate's points; parts are the points of each metric."""
         used = [m for m in _METRICS if getattr(self, m.weight) > 0]
         weights = np.array([float(getattr(self, m.weight)) for m in used])
@@ -74,7 +92,10 @@ class NetSched(Strategy):
         values = np.array([each[candidates] for each in columns])
         values = values.reshape(len(used), candidates.size)
         known = ~np.isnan(values)
+        waits = self._waits_s(view, pod, candidates)
         silent: Bools = np.logical_not(known.any(axis=0))
+        if waits is not None:
+            silent &= np.isnan(waits.known)
         filled = []
         if not known.all():
             how = candidates, self.unknown, left_unknown
@@ -85,7 +106,15 @@ class NetSched(Strategy):
             values = np.array([each.values for each in filled])
             values[:, silent] = np.nan
         values *= np.array([[m.sign] for m in used]).reshape(-1, 1)  # the less the better
-        won = _wins(values, view.metrics.margins_of([m.column for m in used], candidates), known)
+        margins = view.metrics.margins_of([m.column for m in used], candidates)
+        if waits is not None:
+            used, weights = [*used, _PEERS], np.append(weights, self.peers)
+            values = np.vstack((values, np.where(silent, np.nan, waits.filled)))
+            known = np.vstack((known, ~np.isnan(waits.known)))
+            if margins is not None:
+                margin_s = _WAIT_ERROR * waits.filled * deviations_off(candidates.size)
+                margins = np.vstack((margins, margin_s))
+        won = _wins(values, margins, known)
         points = won * weights[:, np.newaxis]
         total = np.where(silent, np.nan, points.sum(axis=0))
         points[np.isnan(values)] = np.nan
@@ -97,11 +126,20 @@ class NetSched(Strategy):
             best_in = [m.shown for m, is_best in zip(used, won[:, at], strict=True) if is_best]
             text = f"{total[at]:g} of {weights.sum():g} points"
             text = f"best in {', '.join(best_in)}: {text}" if best_in else "0 points"
-            return text + "".join(each.note(at) for each in filled)
+            text += "".join(each.note(at) for each in filled)
+            return text if waits is None else f"{text}; waits {waits.filled[at]:.3g} s for peers"
 
         # The points of the least metric are nearly nothing.
         least = float(weights.min()) if used else 0.0
         return Scores(candidates, total, best(total, self.better), why, parts, Leeway(least))
+
+    def _waits_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> "_Waits | None":
+        """None if the pod has no peers, or they give no points."""
+        peers = peers_of(view, pod) if self.peers > 0 else ()
+        if not peers:
+            return None
+        filled = filled_waits_s(view, pod, peers, nodes, self.unknown)
+        return _Waits(wait_s(view, peers, nodes), filled.sum(axis=0))
 
 
 def _wins(values: Floats, margins: Floats | None, known: Bools) -> Bools:

@@ -12,6 +12,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Filter, FilterResult, Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import choice
+from leadline_controller.framework.peers import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
@@ -19,6 +20,11 @@ from leadline_controller.strategies.shared.delays import (
     profiling_ms,
     round_trips_ms,
     unknown_rtt_option,
+)
+from leadline_controller.strategies.shared.peers import (
+    main_peer_option,
+    user_peer,
+    user_round_trips_ms,
 )
 from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 from leadline_controller.strategies.shared.unknowns import unknown_option
@@ -94,9 +100,10 @@ class ResponseTime(Strategy):
     (lines 1-7). A pod without the annotation has no threshold.
 
     The ping starts where requests enter the cluster. In the paper that is the master, its gateway;
-    here it is `leadline.dev/user-node`, else the mean over the control plane nodes, else, if there
-    are none, the mean over all other nodes. Profiling is `leadline.dev/profile-ms`, by node or
-    node class.
+    here it is `leadline.dev/user-node`, else the pod's main peer (framework/peers.py), else the
+    mean over the control plane nodes, else, if there are none, the mean over all other nodes.
+    `main_peer=off` leaves the peer out. Profiling is `leadline.dev/profile-ms`, by node or node
+    class.
 
     Unknown, never zero: without a threshold, of which the paper says nothing, a round trip and a
     node that is not in the profile count as boards like it (strategies/shared/unknowns.py). With
@@ -119,6 +126,7 @@ class ResponseTime(Strategy):
         help="where replicas go once every node has one: round again, or as printed",
     )
     cores: str = choice("shared", "apart", help="whether replicas on one board share its cores")
+    main_peer: str = main_peer_option()
 
     def filters(self) -> Mapping[str, Filter]:
         """The threshold (lines 4-6)."""
@@ -126,7 +134,8 @@ class ResponseTime(Strategy):
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The prediction for every candidate, in ms, and its parts."""
-        ping_ms, at_home = _ping_ms(view, pod)
+        peer = user_peer(view, pod, self.main_peer)
+        ping_ms, at_home = _ping_ms(view, pod, peer)
         ping = round_trips_ms(view, ping_ms, candidates, self.unknown, self.unknown_rtt_ms, at_home)
         parts, notes = {"ping_ms": ping.values}, [ping]
         replicas = _replicas(view, pod)[candidates]
@@ -143,6 +152,8 @@ class ResponseTime(Strategy):
             terms = ", ".join(f"{part[:-3]} {column[at]:.1f}" for part, column in parts.items())
             text = f"{prediction_ms[at]:.1f} ms predicted ({terms})"
             text += "".join(each.note(at) for each in notes)
+            if peer is not None:
+                text += f"; its user is its main peer, {peer.name}"
             if not replicas.any() or at not in finalists:
                 return text
             if not replicas.all():
@@ -173,7 +184,7 @@ class ResponseTime(Strategy):
                 "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
                 "or no response time can be predicted",
             )
-        ping_ms, at_home = _ping_ms(view, pod)
+        ping_ms, at_home = _ping_ms(view, pod, user_peer(view, pod, self.main_peer))
         ping_ms = np.where(at_home, 0.0, ping_ms)
         work_ms = profiled_ms(view.table, pod.annotations.profile_ms)
         work_ms *= 1 + self._sharing(view, pod)
@@ -206,12 +217,14 @@ def _replicas(view: ClusterView, pod: Pod) -> Ints:
     return np.zeros(len(view), np.int64) if wanted is None else replicas_per_node(view, wanted)
 
 
-def _ping_ms(view: ClusterView, pod: Pod) -> tuple[Floats, Bools]:
+def _ping_ms(view: ClusterView, pod: Pod, peer: PeerAt | None) -> tuple[Floats, Bools]:
     """Round trip from the gateway of the requests to each node, ms, NaN if not measured, and the
-    nodes that are the gateway, shapes (n,)."""
+    nodes that are the gateway, shapes (n,). peer: the gateway, if no user node is."""
     gateways = view.table.mask("masters", lambda node: node.is_control_plane)
     if (user := view.user_node(pod)) is not None:
         return view.links.rtt_ms_from(user), np.arange(len(view)) == user
+    if peer is not None:
+        return user_round_trips_ms(view, peer)
     if not gateways.any():
         everyone = view.table.mask("all", lambda _: True)
         return view.links.rtt_mean_and_deviation_ms(everyone)[0], gateways

@@ -14,6 +14,7 @@ from leadline_controller.framework.model import (
     PODS,
     AffinityTerm,
     ClaimUse,
+    DeclaredPeer,
     Disk,
     HostPort,
     Node,
@@ -29,6 +30,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
+from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -102,6 +104,25 @@ def test_strategies_need_the_rows_of_the_control_plane_and_of_pods_users() -> No
     state.apply(NodeChanged(node("n4", taints=(Taint(role, "", "NoSchedule"),))))
     state.apply(NodeChanged(node("n1", labels={role: "true"})))
     assert state.nodes_of_rows() == ["n1", "n4", "n3", "n2"]
+
+
+def test_strategies_need_the_rows_of_peers() -> None:
+    def talking(name: str, *peers: str, **fields: Any) -> Pod:
+        declared = tuple(map(DeclaredPeer, peers))
+        return replace(pod(name, **fields), annotations=PodAnnotations(peers=declared))
+
+    state = cluster(
+        talking("a", "node/n3", "db", "node/gone"),
+        talking("b", "node/n3", "node/n2"),
+        pod("db", labels={"app": "db"}, node_name="n4"),
+        nodes=("n1", "n2", "n3", "n4"),
+    )
+    assert state.nodes_of_rows() == ["n3", "n2"]
+    workload = ("default", frozenset({("app", "db")}))
+    counted = PeerTraffic(workload, "default/db", 5.0, 0.0, 0.0)
+    state.use_traffic(Traffic({workload: (counted, replace(counted, peer="n1", mbps=1.0))}))
+    assert state.nodes_of_rows() == ["n3", "n2", "n4", "n1"]
+    assert state.view(TelemetryState(TimesToLive()), 0.0).traffic.peers[workload][0] is counted
 
 
 def test_an_assumed_pod_counts_at_once_and_not_twice_when_the_watch_shows_it() -> None:

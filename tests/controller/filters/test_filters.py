@@ -7,6 +7,7 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import FilterResult, Rule, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Node, Pod, Taint
+from leadline_controller.framework.traffic import Traffic
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.netsched import NetSched
@@ -271,6 +272,32 @@ def test_node_bandwidth_fit(
     )
     annotations = {} if wanted is None else {"bandwidth-mbps": wanted}
     assert reasons_of("NodeBandwidthFit", cluster, pod(annotations=annotations)) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("stated", "taken", "flowing", "reason"),
+    [
+        (100.0, 0.0, 40.0, None),
+        (100.0, 30.0, 20.0, None),
+        (100.0, 0.0, 41.0, "needs 60 Mbit/s, has 59, as 41 more flow than is requested"),
+        (100.0, 30.0, 41.0, "needs 60 Mbit/s, has 59, as 11 more flow than is requested"),
+        (None, 0.0, 90.0, None),  # 70 are what a test got beside these
+    ],
+)
+def test_what_flows_on_a_stated_link_counts(
+    stated: float | None, taken: float, flowing: float, reason: str | None
+) -> None:
+    cluster = view(
+        [node("n", bandwidth_mbps=stated)],
+        metrics={"bandwidth_mbps": [70.0]},
+        bandwidth_requested_mbps=[taken],
+        traffic=Traffic(flowing_mbps={"n": flowing, "gone": 7.0}),
+    )
+    wanting = pod(annotations={"bandwidth-mbps": "60"})
+    expected = None if reason is None else f"insufficient bandwidth: {reason}"
+    assert reasons_of("NodeBandwidthFit", cluster, wanting) == [expected]
+    possible = FILTERS["NodeBandwidthFit"](cluster, wanting).passes_with_preemption
+    assert possible.tolist() == [True]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.framework.model import PodAnnotations
+from leadline_controller.framework.model import DeclaredPeer, PodAnnotations
 from leadline_controller.kubeobjects.annotations import (
     NODE_LABELS,
     POD_ANNOTATIONS,
@@ -25,6 +25,7 @@ def test_reads_every_annotation() -> None:
             "leadline.dev/response-time-ms": "200",
             "leadline.dev/profile-ms": '{"n1": 5000, "fast": 30.5}',
             "leadline.dev/qos-edge-ratio": "0.5",
+            "leadline.dev/peers": "db=5@20rps",
             "leadline.dev/of-the-future": "x",
             "kubectl.kubernetes.io/something": "y",
         }
@@ -37,6 +38,7 @@ def test_reads_every_annotation() -> None:
         response_time_ms=200.0,
         profile_ms={"n1": 5000.0, "fast": 30.5},
         qos_edge_ratio=0.5,
+        peers=(DeclaredPeer("db", 5.0, 20.0),),
     )
 
 
@@ -160,7 +162,7 @@ def test_an_invalid_profile_names_the_annotation(text: str) -> None:
     assert len(str(caught.value)) < 300
 
 
-@given(st.sampled_from([*NUMBERS, "profile-ms", "user-node"]), st.text())
+@given(st.sampled_from([*NUMBERS, "profile-ms", "user-node", "peers"]), st.text())
 def test_any_text_is_parsed_or_rejected_with_an_error(key: str, text: str) -> None:
     try:
         read = (

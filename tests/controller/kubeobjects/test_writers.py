@@ -36,6 +36,7 @@ ANNOTATIONS = {
     "response-time-ms": "80",
     "qos-edge-ratio": "0.75",
     "profile-ms": '{"n1": 12.25, "pi4": 3}',
+    "peers": "db=5@20rps, mqtt.infra=0.2, node/nas-1=20, 192.0.2.7=1, 2001:db8::7, cache<5ms",
 }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
+from leadline_controller.framework.model import DeclaredPeer, PodAnnotations
 from leadline_controller.rescheduling.quality import why_unreliable
 from leadline_controller.telemetry.link_bandwidth import COUNTERS, LinkBandwidth, NodeLink
 from leadline_controller.telemetry.link_status import LinkStatus
@@ -100,3 +101,20 @@ def test_a_pair_that_nobody_measured() -> None:
 def test_reports(age_s: float | None) -> None:
     assert "report of n2 is old" in why(("cpu_percent",), Known(ages_s={"n2": age_s}))
     assert why(("bandwidth_mbps",), Known(ages_s={"n2": age_s})) == ""
+
+
+@pytest.mark.parametrize(
+    ("peer_is_user", "peer", "said"),
+    [
+        (True, "node/user", "the round trip of user and n2 is unknown"),
+        (False, "node/user", ""),
+        (True, "node/n1", "the round trip of n1 and n2 is unknown"),
+        (True, "node/gone", ""),
+    ],
+)
+def test_round_trips_to_the_main_peer(peer_is_user: bool, peer: str, said: str) -> None:
+    cluster = view([node("n1"), node("n2"), node("user")])
+    known = cast(TelemetryState, Known(pairs=[MEASURED]))
+    reliable = why_unreliable(known, cluster, ("rtt_ms",), NOW_S, peer_is_user=peer_is_user)
+    wanted = replace(pod("p"), annotations=PodAnnotations(peers=(DeclaredPeer(peer),)))
+    assert reliable(wanted, "n1", "n2") == said

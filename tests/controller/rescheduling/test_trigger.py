@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from leadline_controller.framework.model import Link, Pod
+from leadline_controller.framework.cluster_objects import PodSelector
+from leadline_controller.framework.model import DeclaredPeer, Link, Pod, PodAnnotations
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.rescheduling.trigger import Assumptions
 
@@ -95,3 +97,28 @@ def test_what_the_decision_knew_is_assumed() -> None:
     )
     assert [each.why for each in found] == ["bandwidth_mbps of n1 is 20, and was 90"]
     assert looking.knows("u")
+
+
+def test_the_round_trip_to_the_main_peer_can_be_worse() -> None:
+    peers = (DeclaredPeer("node/user"), DeclaredPeer("node/n1", 0.1))
+    running = [(replace(pod("p"), uid="u", annotations=PodAnnotations(peers=peers)), "n1")]
+    for is_user, said in ((True, ["rtt_ms of n1 is 13, and was 10"]), (False, [])):
+        looking = Assumptions(("rtt_ms",), 0.2, peer_is_user=is_user)
+        assert looking.look(cluster(), running, 0) == []
+        assert [each.why for each in looking.look(cluster(rtt_ms=13), running, 10)] == said
+
+
+def test_a_main_peer_that_leaves_the_board_is_worse() -> None:
+    def seen(on: str) -> ClusterView:
+        db = pod("db", labels={"app": "db"}, nodeName=on)
+        service = PodSelector("Service", "default", "db", (Requirement("app", "In", ("db",)),))
+        links = [Link("n1", "user", 10.0)]
+        return view([node("n1"), node("user")], links=links, assigned_pods=[db], objects=[service])
+
+    peers = PodAnnotations(peers=(DeclaredPeer("db"),))
+    running = [(replace(pod("p"), uid="u", annotations=peers), "n1")]
+    looking = Assumptions(("rtt_ms",), 0.2, peer_is_user=True)
+    assert looking.look(seen("n1"), running, 0) == []
+    assert [each.why for each in looking.look(seen("user"), running, 10)] == [
+        "rtt_ms of n1 is 10, and was 0"
+    ]

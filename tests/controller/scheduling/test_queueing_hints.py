@@ -16,7 +16,7 @@ from leadline_controller.framework.cluster_objects import (
     Unreadable,
     Volume,
 )
-from leadline_controller.framework.model import CPU, ClaimUse, PodAnnotations
+from leadline_controller.framework.model import CPU, ClaimUse, DeclaredPeer, PodAnnotations
 
 from tests.controller.scheduling.actions import (
     BACKED_OFF_S,
@@ -44,6 +44,7 @@ from tests.controller.scheduling.harness import CountingCluster, SchedulerHarnes
 # Each filter alone, on nodes that never pass.
 
 NEVER = spread("absent")
+TOO_FAR = DeclaredPeer("node/n1", most_rtt_ms=-1.0)
 DEMANDS: dict[str, dict[str, Any]] = {
     "NodeReady": {},
     "NodeUnschedulable": {},
@@ -59,6 +60,7 @@ DEMANDS: dict[str, dict[str, Any]] = {
     "PodTopologySpread": {"spread": (NEVER,)},
     "InterPodAffinity": {"affinity": (term("nobody"),)},
     "NodeBandwidthFit": {"annotations": PodAnnotations(bandwidth_mbps=1000.0)},
+    "PeerRoundTrip": {"annotations": PodAnnotations(peers=(TOO_FAR,))},
 }
 ON_OTHER_NODE = ((label_in(HOST, "elsewhere"),),)
 
@@ -159,6 +161,7 @@ RETRIED_BY: dict[str, set[str]] = {
         *("node added", "link stated", "link measure_bandwidth", "pod asks for less bandwidth"),
         "pod with a bandwidth gone",
     },
+    "PeerRoundTrip": NEIGHBOUR_ACTIONS - {"label"},
 }
 
 

@@ -5,20 +5,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.cycle import Scores
 from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
     PODS,
+    DeclaredPeer,
     Image,
     Layer,
     Link,
     Node,
     Pod,
+    PodAnnotations,
     Taint,
 )
 from leadline_controller.framework.options import build
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.strategies.dacs import Dacs, average_delay_s, granted, widest_of_near_best
 
 from tests.controller.builders import GIB, node, pod, view
@@ -247,3 +251,34 @@ def test_t_im_is_the_time_of_the_pull_where_layers_and_speeds_are_known() -> Non
     assert network_s[0] - network_s[2] == pytest.approx(4.0)
     strange = strategy.score(cluster, replace(pod("p"), images=("strange:1",)), np.arange(4))
     assert strange.parts["image_s"].tolist() == [7.0] * 4
+
+
+def declaring(*peers: DeclaredPeer, user: str | None = None) -> Pod:
+    return replace(pod(), annotations=PodAnnotations(user_node=user, peers=peers))
+
+
+def test_the_main_peer_is_the_user_where_there_is_none() -> None:
+    peers = DeclaredPeer("node/n1", 5.0, 1.0), DeclaredPeer("node/n2", 0.1, 9.0)
+    of_user = score(declaring(user="n2")).total.tolist()
+    by_peer = score(declaring(*peers))
+    assert by_peer.total.tolist() == of_user
+    assert by_peer.why(1).endswith("; its user is its main peer, node/n2")
+    assert score(declaring(*peers, user="n3")).total.tolist() != of_user
+
+
+def test_without_a_main_peer_it_is_the_paper_alone() -> None:
+    alone, off = score(declaring()), score(declaring(DeclaredPeer("node/n2")), main_peer="off")
+    assert off.total.tolist() == alone.total.tolist()
+    assert [off.why(at) for at in range(3)] == [alone.why(at) for at in range(3)]
+    assert score(declaring(DeclaredPeer("node/gone"))).total.tolist() == alone.total.tolist()
+
+
+def test_a_peer_on_two_boards_is_as_far_as_on_average() -> None:
+    places = [pod(f"db-{name}", labels={"app": "db"}, nodeName=name) for name in ("n1", "n2")]
+    db = PodSelector("Service", "default", "db", (Requirement("app", "In", ("db",)),))
+    cluster = view(NODES, links=LINKS, assigned_pods=places, objects=[db])
+    sigma_ms = cluster.links.rtt_mean_and_deviation_ms(np.array([True, True, True, False]))[1]
+    network_s = Dacs().score(cluster, declaring(DeclaredPeer("db")), WORKERS).parts["network_s"]
+    # Half of the mean round trip to n1 and n2, and of the deviation (Eq. 10-13).
+    expected = [(each + off) / 2000 for each, off in zip((80, 80, 80), sigma_ms, strict=False)]
+    assert network_s.tolist() == pytest.approx(expected)

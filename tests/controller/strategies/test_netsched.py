@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from leadline_controller.framework.cycle import Rule, Scores, decide
+from leadline_controller.framework.model import Link
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import METRICS as COLUMNS
 from leadline_controller.strategies.netsched import NetSched
@@ -156,3 +157,38 @@ def test_no_idle_board_gets_more_than_its_share() -> None:
     assert max(most_over_mean(seed, 30, letter=False) for seed in draws) < 1.07
     # To the letter, in some draws one board keeps bandwidth, packets and disk, and so all pods.
     assert max(most_over_mean(seed, 30, letter=True) for seed in draws) > 3
+
+
+def waiting(declared: str, metrics: dict[str, list[float]], **options: float) -> Scores:
+    cluster = view(THREE, metrics=metrics, links=[Link("a", "b", 4.0), Link("a", "c", 2.0)])
+    wanted = pod(annotations={"peers": declared} if declared else {})
+    scores: Scores = build(NetSched, options).score(cluster, wanted, np.arange(3))
+    return scores
+
+
+def test_the_least_wait_for_peers_gets_the_points_of_the_option() -> None:
+    alone = waiting("", METRICS, peers=4)
+    for scores in (alone, waiting("node/c@5rps", METRICS)):  # the option is 0
+        assert scores.total.tolist() == [2.0, 5.0, 3.0]
+        assert "peers" not in scores.parts
+    scores = waiting("node/c@5rps", METRICS, peers=4)
+    assert scores.total.tolist() == [2.0, 5.0, 7.0]
+    assert scores.parts["peers"].tolist() == [0.0, 0.0, 4.0]
+    assert scores.why(2).endswith("wait for peers: 7 of 14 points; waits 0 s for peers")
+
+
+def test_a_wait_that_is_known_counts_where_no_metric_is() -> None:
+    scores = waiting("node/a=0@10rps", {}, peers=1)
+    assert scores.total.tolist() == [1.0, 0.0, 0.0]
+    unknown = waiting("node/b=0@10rps", {"cpu_percent": [1.0, 2.0, NAN]}, peers=1)
+    assert unknown.total.tolist()[:2] == [3.0, 1.0]
+    assert math.isnan(unknown.total[2])
+
+
+def test_waits_that_differ_by_less_than_their_error_are_equal() -> None:
+    links = [Link("a", "c", 10.0), Link("b", "c", 11.0)]
+    wanted = pod(annotations={"peers": "node/c=0@1rps"})
+    for errors, points in ((None, [1.0, 0.0]), ({"cpu_percent": 1.0}, [1.0, 1.0])):
+        cluster = view(THREE, links=links, errors=errors)
+        scores = build(NetSched, {"peers": 1}).score(cluster, wanted, np.array([0, 1]))
+        assert scores.parts["peers"].tolist() == points

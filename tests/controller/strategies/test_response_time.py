@@ -265,3 +265,19 @@ def test_nodes_without_names_in_common_still_have_predictions() -> None:
     nodes: list[Node] = [node("a"), node("b")]
     decision = decided(view(nodes, links=[]), wanted())
     assert totals(decision) == {"a": 170.0, "b": 170.0}
+
+
+def test_the_main_peer_replaces_the_master() -> None:
+    declared = {"peers": "node/n1@9rps, node/n3@1rps"}
+    decision = decided(cluster(), wanted(**declared))
+    assert totals(decision) == totals(decided(cluster(), wanted(user_node="n1")))
+    assert decision.why.endswith("; its user is its main peer, node/n1")
+    paper = decided(cluster(), wanted(**declared), main_peer="off")
+    assert (totals(paper), paper.why) == (totals(decided(cluster(), wanted())), paper.why)
+    assert "peer" not in paper.why
+
+
+def test_the_threshold_goes_by_the_main_peer() -> None:
+    near = decided(cluster(), wanted(peers="node/n1", response_time_ms="50"))
+    assert near.node == "n1"
+    assert near.rejected()["n2"] == [f"{THRESHOLD}: needs 50 ms, predicted 105"]

@@ -1,0 +1,304 @@
+"""What a pod talks to, where that is, and how long the two wait for each other. Pure.
+
+A pod's peers are those that it declares (`leadline.dev/peers`) and those that were counted
+(`ClusterView.traffic`). A peer is a distribution over the nodes: that of its pods, or one node.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from leadline_controller.framework.assigned_pods import AssignedPods, PodKind
+from leadline_controller.framework.assumed_load import workload_of
+from leadline_controller.framework.image_layers import MIN_MBPS
+from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
+from leadline_controller.framework.selectors import Selector, selects
+from leadline_controller.framework.services import PER_REPLICA_LABELS, Service, service
+from leadline_controller.framework.traffic import PeerTraffic, Traffic
+from leadline_controller.framework.view import ClusterView, Floats, Ints, NodeTable
+from leadline_controller.parsing.addresses import read_unicast
+
+# Of each peer those nodes count that have most of its pods, and of a workload the largest peers.
+_MOST_NODES, _MOST_OBSERVED = 32, 64
+# With a connection that stays open no new ones are counted, and requests are far fewer than
+# packets: at most so many packets of the rarer direction are taken to be one.
+_PACKETS_OF_A_REQUEST = 36.0
+# Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
+_FEWEST_PER_MBPS, _MOST_PER_MBPS = 1.0, 16.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PeerAt:
+    """A peer, and where it is."""
+
+    name: str  # as declared; of an observed one "namespace/name", "node/name" or an address
+    share: Floats  # of its pods on each node, shape (n,), 1 in sum
+    mbps: float  # both directions together
+    # Bounds; the same if the pod declares them.
+    least_requests_per_s: float
+    most_requests_per_s: float
+    most_rtt_ms: float | None  # the round trip that the pod needs
+    declared: bool
+
+    @property
+    def requests_per_s(self) -> float:
+        """How many are expected: the geometric mean of the bounds."""
+        most = self.most_requests_per_s
+        return sqrt(max(self.least_requests_per_s, most / _PACKETS_OF_A_REQUEST) * most)
+
+    @property
+    def nodes(self) -> Ints:
+        """The indexes of the nodes where it is, those with the largest share first."""
+        here = np.flatnonzero(self.share)
+        found: Ints = here[np.argsort(-self.share[here], kind="stable")]
+        return found
+
+
+def reads_main_peer(strategy: object) -> bool:
+    """Whether a strategy takes the main peer of a pod as its user: it has an option `main_peer`,
+    and that is on."""
+    return getattr(strategy, "main_peer", "off") == "on"
+
+
+def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
+    """The pod's peers that are somewhere. view: without the pod, as for any decision about it.
+
+    Where one is both declared and observed, what is declared counts, and the requests that were
+    observed if none are declared. Pods that are being deleted are nowhere: their successors are to
+    take their places.
+    """
+    if not (pod.annotations.peers or view.traffic.peers):
+        return ()
+    observed = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
+    found = []
+    for declared in pod.annotations.peers:
+        place, is_same = _place(view, pod, declared)
+        same = [each for each in observed if is_same(each)]
+        observed = [each for each in observed if not is_same(each)]
+        if (share := _share(place)) is not None:
+            bounds = _bounds(declared, same)
+            found.append(
+                PeerAt(declared.name, share, declared.mbps, *bounds, declared.most_rtt_ms, True)
+            )
+    for each in observed:
+        if isinstance(each.peer, str):
+            place = _at(view, each.peer)
+        else:
+            place = pods_of(view.assigned_pods, len(view), each.peer)
+        if (share := _share(place)) is not None:
+            bounds = each.least_requests_per_s, each.most_requests_per_s
+            found.append(PeerAt(each.name, share, each.mbps, *bounds, None, False))
+    return tuple(found)
+
+
+def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
+    """The declared peers that are nowhere: they have no pods, or their node or address is not
+    known."""
+    peers = pod.annotations.peers
+    return tuple(each for each in peers if not _place(view, pod, each)[0].any())
+
+
+def main_peer(view: ClusterView, pod: Pod) -> PeerAt | None:
+    """The peer that the pod waits for most often: the one with the most requests, then with the
+    most Mbit/s. It does not depend on where the pod is, or the pod would change its peer by each
+    move."""
+    peers = peers_of(view, pod)
+    if not peers:
+        return None
+    return max(peers, key=lambda each: (each.requests_per_s, each.mbps, each.name))
+
+
+def round_trips_ms(view: ClusterView, peer: PeerAt) -> Floats:
+    """Expected round trip from each node to the peer, ms, shape (n,): the mean over where its pods
+    are, 0 for those on the node itself; NaN if one of them is unknown."""
+    total = np.zeros(len(view))
+    for node in peer.nodes.tolist():
+        to_node = view.links.rtt_ms_from(node)
+        to_node[node] = 0.0
+        total += peer.share[node] * to_node
+    return total
+
+
+def free_mbps(view: ClusterView, pod: Pod, peers: Sequence[PeerAt]) -> Floats:
+    """`bandwidth_free_mbps` of a view without this pod, shape (n,). What a measured link has left
+    lacks the traffic of a pod that runs, and that follows it: else its own node would always look
+    worse than others."""
+    free = view.bandwidth_free_mbps()
+    here = view.table.index.get(pod.node_name or "")
+    if here is None:
+        return free
+    is_measured = np.isnan(view.table.bandwidth_mbps)
+    for peer in peers:
+        away = peer.mbps * peer.share
+        away[here] = 0.0
+        away[here] = away.sum()
+        free += np.where(is_measured, away, 0.0)
+    return free
+
+
+def waits_s(
+    view: ClusterView,
+    peers: Sequence[PeerAt],
+    candidates: Ints,
+    rtt_ms_from: Callable[[int], Floats] | None = None,
+    left_mbps: Floats | None = None,
+) -> Floats:
+    """Seconds each second that a pod on each candidate and each peer would wait for each other,
+    both directions together, shape (len(peers), len(candidates)): requests times the expected round
+    trip, and Mbit/s over what is left on the slower of the two links, nothing across one board. NaN
+    where one of these is unknown.
+
+    rtt_ms_from: the round trips of all nodes from one, ms, shape (n,), by default those of the
+    links. left_mbps: of each node's link, shape (n,), by default what is not requested.
+    """
+    if not peers:
+        return np.zeros((0, candidates.size))
+    shares = np.array([peer.share for peer in peers])
+    hosts = np.flatnonzero(shares.any(axis=0))
+    shares = shares[:, hosts]
+    rtt_ms_from = rtt_ms_from or view.links.rtt_ms_from
+    left = view.bandwidth_free_mbps() if left_mbps is None else left_mbps
+    left = np.maximum(left, MIN_MBPS)
+    is_here = hosts[:, np.newaxis] == candidates
+    rtt_s = np.array([rtt_ms_from(int(host))[candidates] for host in hosts]) / 1000
+    megabit_s = 1 / np.minimum(left[hosts][:, np.newaxis], left[candidates])
+    requests = np.array([[peer.requests_per_s] for peer in peers])
+    mbps = np.array([[peer.mbps] for peer in peers])
+    by_requests = _expected(shares * requests, np.where(is_here, 0.0, rtt_s))
+    return by_requests + _expected(shares * mbps, np.where(is_here, 0.0, megabit_s))
+
+
+def wait_s(view: ClusterView, peers: Sequence[PeerAt], candidates: Ints) -> Floats:
+    """The sum of `waits_s` over the peers, shape (len(candidates),)."""
+    total: Floats = waits_s(view, peers, candidates).sum(axis=0)
+    return total
+
+
+def waits_text(view: ClusterView, peers: Sequence[PeerAt], waits: Floats) -> str:
+    """The waits for each peer on one node, s each second, shape (len(peers),), as a part of a
+    sentence with the longest three: "waits 0.012 s each second for db (pi-2), 0.003 for ..."."""
+    longest = np.argsort(-waits, kind="stable")[:3].tolist()
+    texts = []
+    for number, at in enumerate(longest):
+        nodes, name = peers[at].nodes.tolist(), peers[at].name
+        where = ", ".join(view.table.names[node] for node in nodes[:2])
+        where += f" and {len(nodes) - 2} more" if len(nodes) > 2 else ""
+        shown = "" if name.startswith(NODE_PEER) else f" ({where})"
+        unit = " s each second" if number == 0 else ""
+        wait = "for an unknown time" if np.isnan(waits[at]) else f"{waits[at]:.3g}{unit}"
+        texts.append(f"{wait} for {name}{shown}")
+    return f"waits {', '.join(texts)}"
+
+
+def busiest_nodes(
+    traffic: Traffic, assigned: AssignedPods, table: NodeTable, most: int
+) -> list[str]:
+    """The nodes of the observed peers with the most traffic, `most` at most, the busiest first."""
+    rates: dict[Service | str, float] = {}
+    for peers in traffic.peers.values():
+        for each in peers:
+            rates[each.peer] = rates.get(each.peer, 0.0) + each.mbps
+    found: dict[str, None] = {}
+    for peer, _ in sorted(rates.items(), key=lambda item: -item[1])[:most]:
+        if isinstance(peer, str):
+            found |= {peer: None} if peer in table.index else {}
+            continue
+        counts = pods_of(assigned, len(table), peer)
+        order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        found |= dict.fromkeys(table.names[at] for at in order[:most])
+    return list(found)[:most]
+
+
+def pods_of(assigned: AssignedPods, count: int, workload: Service) -> Ints:
+    """How many pods of a workload each of `count` nodes has, shape (count,), without those that are
+    being deleted. Pods without labels cannot be told apart, and are none."""
+
+    def is_one(kind: PodKind) -> bool:
+        return not kind.terminating and service(kind.namespace, kind.pairs) == workload
+
+    return assigned.per_node(assigned.of_kind(("pods_of", workload), is_one), count)
+
+
+IsSame = Callable[[PeerTraffic], bool]
+
+
+def _place(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> tuple[Ints, IsSame]:
+    """How much of a declared peer is on each node, shape (n,), and what tells whether an observed
+    peer is the same."""
+    name = declared.name
+    if name.startswith(NODE_PEER):
+        node = name.removeprefix(NODE_PEER)
+        return _at(view, node), lambda each: each.name == name
+    if read_unicast(name) is not None:
+        own = next((each.name for each in view.nodes if name in each.addresses), "")
+        node = own or view.traffic.entries.get(name, "")
+        names = (name, NODE_PEER + own)
+        return _at(view, node), lambda each: each.name in names
+    own_name, dot, namespace = name.rpartition(".")
+    if not dot:
+        own_name, namespace = name, pod.namespace
+    selectors = view.pod_selectors.named(namespace, own_name)
+    shared = [_without_hashes(each) for each in selectors]
+
+    def is_same(each: PeerTraffic) -> bool:
+        if isinstance(each.peer, str) or each.peer[0] != namespace:
+            return False
+        labels = dict(each.peer[1])
+        return any(selects(selector, labels) for selector in shared)
+
+    return _selected(view.assigned_pods, len(view), namespace, selectors), is_same
+
+
+def _at(view: ClusterView, node: str) -> Ints:
+    place = np.zeros(len(view), dtype=np.int64)
+    if (at := view.table.index.get(node)) is not None:
+        place[at] = 1
+    return place
+
+
+def _selected(
+    assigned: AssignedPods, count: int, namespace: str, selectors: Sequence[Selector]
+) -> Ints:
+    """How many pods of a namespace that one of the selectors matches each node has."""
+    kinds = assigned.kinds
+    chosen = np.zeros(len(kinds), dtype=np.bool_)
+    for selector in selectors:
+        chosen |= kinds.by_label.selected(selector)
+    chosen &= kinds.in_namespaces([namespace]) & ~kinds.terminating()
+    return assigned.per_node(chosen[assigned.kind], count)
+
+
+def _without_hashes(selector: Selector) -> Selector:
+    return tuple(each for each in selector if each.key not in PER_REPLICA_LABELS)
+
+
+def _share(place: Ints) -> Floats | None:
+    """The share of the nodes with the most, shape (n,); None if there is nothing."""
+    if not place.any():
+        return None
+    if np.count_nonzero(place) > _MOST_NODES:
+        kept = np.argsort(-place, kind="stable")[:_MOST_NODES]
+        place = np.where(np.isin(np.arange(place.size), kept), place, 0)
+    shares: Floats = place / place.sum()
+    return shares
+
+
+def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float, float]:
+    """The fewest and the most requests a second of a declared peer."""
+    if declared.requests_per_s is not None:
+        return declared.requests_per_s, declared.requests_per_s
+    if same:
+        least = sum(each.least_requests_per_s for each in same)
+        return least, sum(each.most_requests_per_s for each in same)
+    return declared.mbps * _FEWEST_PER_MBPS, declared.mbps * _MOST_PER_MBPS
+
+
+def _expected(weights: Floats, values: Floats) -> Floats:
+    """weights @ values, NaN where an unknown value has a weight. Shapes (p, h) and (h, c)."""
+    unknown = np.isnan(values)
+    total: Floats = weights @ np.where(unknown, 0.0, values)
+    if unknown.any():
+        total[(weights > 0).astype(np.int64) @ unknown.astype(np.int64) > 0] = np.nan
+    return total

@@ -1,0 +1,58 @@
+"""The waits of a pod and its peers, with something for what is unknown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.options import choice
+from leadline_controller.framework.peers import PeerAt, free_mbps, main_peer, waits_s
+from leadline_controller.framework.peers import round_trips_ms as expected_ms
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.delays import round_trips_ms
+from leadline_controller.strategies.shared.unknowns import fill, left_unknown
+
+
+def main_peer_option() -> Any:
+    """Declare the field for `main_peer` of `user_peer`."""
+    return choice("on", "off", help="whether a pod without user-node has its main peer as user")
+
+
+def user_peer(view: ClusterView, pod: Pod, option: str) -> PeerAt | None:
+    """The main peer of a pod that names no user node of this cluster; None without one, or if
+    `option` is "off"."""
+    if option == "off" or view.user_node(pod) is not None:
+        return None
+    return main_peer(view, pod)
+
+
+def user_round_trips_ms(view: ClusterView, peer: PeerAt) -> tuple[Floats, Bools]:
+    """Expected round trip from each node to a peer that is the user, ms, and the nodes that have
+    all of it, shapes (n,). It is NaN there, as nothing has to travel, and where it is unknown."""
+    at_home = peer.share == 1
+    return np.where(at_home, np.nan, expected_ms(view, peer)), at_home
+
+
+def filled_waits_s(
+    view: ClusterView,
+    pod: Pod,
+    peers: Sequence[PeerAt],
+    nodes: Ints,
+    unknown: str,
+    unknown_rtt_ms: float = 100.0,
+) -> Floats:
+    """As `waits_s`, shape (len(peers), len(nodes)), but an unknown round trip counts as
+    `round_trips_ms` says, and an unknown bandwidth as `fill` does, else as the least known one; if
+    none is known, only round trips count."""
+    everyone = np.arange(len(view))
+
+    def rtt_ms_from(host: int) -> Floats:
+        rtt_ms = view.links.rtt_ms_from(host)
+        return round_trips_ms(view, rtt_ms, everyone, unknown, unknown_rtt_ms).values
+
+    left = free_mbps(view, pod, peers)
+    filled = fill(view, left, everyone, unknown, left_unknown, "bandwidth", "Mbit/s").values
+    known = ~np.isnan(filled)
+    filled[~known] = filled[known].min() if known.any() else np.inf
+    return waits_s(view, peers, nodes, rtt_ms_from, filled)
