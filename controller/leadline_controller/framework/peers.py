@@ -102,12 +102,12 @@ def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
 
 def main_peer(view: ClusterView, pod: Pod) -> PeerAt | None:
     """The peer that the pod waits for most often: the one with the most requests, then with the
-    most Mbit/s. It does not depend on where the pod is, or the pod would change its peer by each
-    move."""
+    most Mbit/s, then the first. It does not depend on where the pod is, or the pod would change
+    its peer by each move."""
     peers = peers_of(view, pod)
     if not peers:
         return None
-    return max(peers, key=lambda each: (each.requests_per_s, each.mbps, each.name))
+    return max(peers, key=lambda each: (each.requests_per_s, each.mbps))
 
 
 def round_trips_ms(view: ClusterView, peer: PeerAt) -> Floats:

@@ -37,8 +37,9 @@ _MAX_COUNT = 10**6
 NODE_FIELDS = (
     *("metric_ages_s", "metrics_with_assumed", "bandwidth_is_bound", "bandwidth_most_mbps"),
     *("bandwidth_host_limited", "recently_placed", "rates_unknown", "placed_in_run"),
-    *("charged_in_run", "features", "download_queue", "pulls"),
+    *("charged_in_run", "features", "download_queue", "pulls", "flowing_mbps", "addresses"),
 )
+WORKLOAD = ("namespace", "labels", "uid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +169,22 @@ def read_expectations(root: Fields) -> Expectations:
     usage: dict[Service, tuple[float, float]] = {}
     learned: dict[Service, PodUse] = {}
     for entry in root.objects("expected_use"):
-        entry.only("namespace", "labels", "uid", "measured", "learned")
-        pairs = entry.text_map("labels").items()
-        if entry.has("uid"):
-            pairs = {"": entry.text("uid")}.items()
-        workload = entry.text("namespace"), frozenset(pairs)
+        entry.only(*WORKLOAD, "measured", "learned")
+        workload = read_workload(entry)
         if entry.has("measured"):
             cpu_cores, memory_bytes = _use(entry.object("measured"), PodUse._fields[:2])
             usage[workload] = cpu_cores, memory_bytes
         if entry.has("learned"):
             learned[workload] = PodUse(*_use(entry.object("learned"), PodUse._fields))
     return Expectations(usage, learned)
+
+
+def read_workload(entry: Fields) -> Service:
+    """A workload: its namespace, and its labels or the uid of what stands alone."""
+    pairs = entry.text_map("labels").items()
+    if entry.has("uid"):
+        pairs = {"": entry.text("uid")}.items()
+    return entry.text("namespace"), frozenset(pairs)
 
 
 def _use(use: Fields, names: Sequence[str]) -> tuple[float, ...]:

@@ -23,6 +23,8 @@ from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import ImagePull, PodChanged, Relisted
+from leadline_controller.framework.services import Service
+from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
@@ -40,6 +42,8 @@ from tests.kube.compare import KINDS
 
 BOOT_ID = bytes(16)
 STRATEGY_NAMES = sorted(STRATEGIES)
+# Services and workloads of the generator, and what is none.
+PEERS = ("web", "set", "db.other", "10.0.0.8", "nobody")
 IMAGES = ("web:1", "reg.example/db:2", "cache")
 LAYERS = [Layer(f"sha256:{number:02}", 3.7 * number + 1.1) for number in range(9)]
 TTL = TimesToLive(report_s=60.0, rtt_s=300.0, bandwidth_s=3600.0)
@@ -98,6 +102,7 @@ class LiveState:
         self._sequence = dict.fromkeys(self.names, 0)
         self._list()
         self._measure()
+        self._talk()
         self._pull()
         self.preferences = random.choice(("off", "on", 0.5))
         self.letter = random.random() < 0.2
@@ -147,6 +152,9 @@ class LiveState:
 
     def _label(self, node: dict[str, Any]) -> None:
         random = self.random
+        if random.random() < 0.3:
+            address = {"type": "InternalIP", "address": random.choice(("10.0.0.7", "10.0.0.8"))}
+            node.setdefault("status", {})["addresses"] = [address]
         labels = node["metadata"].setdefault("labels", {})
         labels.setdefault("kubernetes.io/hostname", node["metadata"]["name"])
         labels["kubernetes.io/arch"] = random.choice(("arm64", "amd64"))
@@ -174,6 +182,7 @@ class LiveState:
             "deadline-s": "20.5",
             "response-time-ms": "80",
             "qos-edge-ratio": "0.5",
+            "peers": f"node/{self.names[-1]}=5@3rps<60ms, {random.choice(PEERS)}=2, 10.0.0.7=1.5",
             "profile-ms": json.dumps({self.names[0]: 12.5, "pi4": 30}),
         }
         annotations = metadata.setdefault("annotations", {})
@@ -195,6 +204,23 @@ class LiveState:
             ]
         pod["spec"].setdefault("schedulerName", "leadline")
         return pod
+
+    def _talk(self) -> None:
+        """Some workloads exchange what was counted."""
+        random = self.random
+        workloads = sorted({workload_of(pod) for pod, _ in self.state.pods()}, key=repr)
+        peers: dict[Service, tuple[PeerTraffic, ...]] = {}
+        for number, each in enumerate(workloads):
+            if random.random() < 0.4:
+                other, node = random.choice(workloads), random.choice(self.names)
+                rates = [random.uniform(0, 9) for _ in range(4)]
+                peers[each] = (
+                    PeerTraffic(other, f"default/w{number}", *rates[:3]),
+                    PeerTraffic(node, random.choice((f"node/{node}", "10.0.0.7")), *rates[1:]),
+                )
+        entries = {"10.0.0.7": self.names[0], "10.0.0.9": self.names[-1]}
+        flowing = {name: random.uniform(0, 50) for name in self.names if random.random() < 0.5}
+        self.state.use_traffic(Traffic(peers, entries, flowing))
 
     def _stamp(self, node: str) -> Stamp:
         self._sequence[node] += 1
