@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
+from leadline_controller.framework.callers import Caller
+from leadline_controller.framework.callers import count as count_callers
 from leadline_controller.framework.cluster_objects import (
     ClusterObject,
     NamespaceLabels,
@@ -56,7 +58,11 @@ def view(
     unknown = [float("nan")] * count
     measured = metrics or {}
     assert set(measured) <= set(METRICS)
+    callers: dict[tuple[str, str], Mapping[Caller, int]] = {}
+    for each in assigned_pods:
+        count_callers(callers, each, +1)
     return ClusterView(
+        callers=callers,
         table=table,
         requested={k: np.array(v, dtype=np.int64) for k, v in (requested or {}).items()},
         metrics=NodeMetrics(

@@ -3,11 +3,13 @@
 Removing a pod undoes exactly what adding it did. The caller remembers which pods are counted.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import ROWS, AssignedPods
+from leadline_controller.framework.callers import Caller, count
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable
 
@@ -25,6 +27,7 @@ def counts_alike(before: Pod, after: Pod) -> bool:
         and before.terminating == after.terminating
         and before.priority == after.priority
         and before.annotations.bandwidth_mbps == after.annotations.bandwidth_mbps
+        and before.annotations.peers == after.annotations.peers
         and before.host_ports == after.host_ports
         and before.claims == after.claims
         and before.disks == after.disks
@@ -38,7 +41,8 @@ class Occupancy:
     """Counts over the nodes of one table. previous: its kinds of pods are used again.
 
     requested: base units, by resource. host_ports: node index -> host ports in use. mounts: node
-    index -> pods with claims or disks. They change; a view needs copies.
+    index -> pods with claims or disks. callers: what the pods declare of others. They change; a
+    view needs copies.
     """
 
     def __init__(self, table: NodeTable, previous: "Occupancy | None" = None) -> None:
@@ -48,6 +52,7 @@ class Occupancy:
         self._bandwidth_bits_per_s: Floats = np.zeros(len(table))  # whole numbers: exact sums
         self.host_ports: dict[int, tuple[HostPort, ...]] = {}
         self.mounts: dict[int, tuple[Pod, ...]] = {}
+        self.callers: dict[tuple[str, str], Mapping[Caller, int]] = {}
         self._uids: list[str] = []
         self._row_of: dict[str, int] = {}
         self._rows: Ints = np.zeros((ROWS, _MIN_ROWS), dtype=np.int64)
@@ -66,6 +71,7 @@ class Occupancy:
             self.host_ports[at] = self.host_ports.get(at, ()) + pod.host_ports
         if pod.claims or pod.disks:
             self.mounts[at] = (*self.mounts.get(at, ()), pod)
+        count(self.callers, pod, +1)
         if len(self._uids) == self._rows.shape[1]:
             self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)), axis=1)
         self._rows[:, len(self._uids)] = self._no_pods.row(pod, at)
@@ -88,6 +94,7 @@ class Occupancy:
             left = tuple(p for p in self.mounts.pop(at) if p.uid != pod.uid)
             if left:
                 self.mounts[at] = left
+        count(self.callers, pod, -1)
         # The last row replaces the removed one.
         row, last = self._row_of.pop(pod.uid), self._uids.pop()
         if self._is_shared:

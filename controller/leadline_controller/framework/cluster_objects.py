@@ -305,16 +305,18 @@ class PodSelectors:
         sets = self._deployments.get((namespace, name), {})
         return (*(each for each in owners if each), *list(sets.values()))
 
+    def services_of(self, pod: Pod) -> Iterator[tuple[str, Selector]]:
+        """The Services that select the pod, each with its name and selector."""
+        for key, value in pod.labels.items():
+            # A copy, because the watch goes on while another thread plans.
+            for name, each in list(self._services.get((pod.namespace, key, value), {}).items()):
+                if selects(each, pod.labels):
+                    yield name, each
+
     def of(self, pod: Pod) -> Selector:
         """The selector of the pod's peers: the requirements of its owner, and of all Services that
         select it. Empty if it has neither. As DefaultSelector in kube-scheduler (1.36)."""
-        found = [
-            each
-            for key, value in pod.labels.items()
-            # A copy, because the watch goes on while another thread plans.
-            for each in list(self._services.get((pod.namespace, key, value), {}).values())
-            if selects(each, pod.labels)
-        ]
+        found = [each for _, each in self.services_of(pod)]
         owner = pod.owner
         if owner is not None and (owner.api_version, owner.kind) in _OWNERS:
             found.append(self._owners.get((owner.kind, pod.namespace, owner.name), ()))

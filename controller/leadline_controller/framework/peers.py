@@ -1,21 +1,28 @@
 """What a pod talks to, where that is, and how long the two wait for each other. Pure.
 
-A pod's peers are those that it declares (`leadline.dev/peers`) and those that were counted
-(`ClusterView.traffic`). A peer is a distribution over the nodes: that of its pods, or one node.
+A pod's peers are those that it declares (`leadline.dev/peers`), those that declare it, and those
+that were counted (`ClusterView.traffic`). A peer is a distribution over the nodes: that of its
+pods, or one node.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import AssignedPods, PodKind
 from leadline_controller.framework.assumed_load import workload_of
+from leadline_controller.framework.callers import named
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
 from leadline_controller.framework.selectors import Selector, selects
-from leadline_controller.framework.services import PER_REPLICA_LABELS, Service, service
+from leadline_controller.framework.services import (
+    PER_REPLICA_LABELS,
+    Service,
+    service,
+    workload_name,
+)
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.framework.view import ClusterView, Floats, Ints, NodeTable
 from leadline_controller.parsing.addresses import read_unicast
@@ -69,12 +76,14 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     observed if none are declared. Pods that are being deleted are nowhere: their successors are to
     take their places.
     """
-    if not (pod.annotations.peers or view.traffic.peers):
+    if not (pod.annotations.peers or view.traffic.peers or view.callers):
         return ()
     observed = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
     found = []
+    callers = list(_callers(view, pod))
     for declared in pod.annotations.peers:
         place, is_same = _place(view, pod, declared)
+        callers = [each for each in callers if not is_same(each)]  # its own word counts
         same = [each for each in observed if is_same(each)]
         observed = [each for each in observed if not is_same(each)]
         if (share := _share(place)) is not None:
@@ -82,15 +91,51 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
             found.append(
                 PeerAt(declared.name, share, declared.mbps, *bounds, declared.most_rtt_ms, True)
             )
-    for each in observed:
+    calls = {each.peer for each in callers}
+    observed = [each for each in observed if each.peer not in calls]
+    for each in (*callers, *observed):
         if isinstance(each.peer, str):
             place = _at(view, each.peer)
         else:
             place = pods_of(view.assigned_pods, len(view), each.peer)
         if (share := _share(place)) is not None:
             bounds = each.least_requests_per_s, each.most_requests_per_s
-            found.append(PeerAt(each.name, share, each.mbps, *bounds, None, False))
+            found.append(PeerAt(each.name, share, each.mbps, *bounds, None, each.peer in calls))
     return tuple(found)
+
+
+def _callers(view: ClusterView, pod: Pod) -> Iterator[PeerTraffic]:
+    """What one pod of this workload exchanges with those that declare it, by its Services' names or
+    its own."""
+    if not view.callers:
+        return
+    own = workload_of(pod)
+    names = [name for name, _ in view.pod_selectors.services_of(pod)]
+    names.append(workload_name(pod).partition("/")[2])
+    found: dict[Service, PeerTraffic] = {}
+    for name in dict.fromkeys(names):
+        for caller, count in view.callers.get((pod.namespace, name), {}).items():
+            if caller.workload == own:
+                continue
+            least, most = _bounds(caller.declared, ())
+            before = found.get(caller.workload) or PeerTraffic(
+                caller.workload, caller.name, 0.0, 0.0, 0.0
+            )
+            found[caller.workload] = replace(
+                before,
+                mbps=before.mbps + count * caller.declared.mbps,
+                least_requests_per_s=before.least_requests_per_s + count * least,
+                most_requests_per_s=before.most_requests_per_s + count * most,
+            )
+    if found:
+        replicas = 1 + int(pods_of(view.assigned_pods, len(view), own).sum())
+        for each in found.values():
+            yield replace(
+                each,
+                mbps=each.mbps / replicas,
+                least_requests_per_s=each.least_requests_per_s / replicas,
+                most_requests_per_s=each.most_requests_per_s / replicas,
+            )
 
 
 def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
@@ -236,9 +281,7 @@ def _place(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> tuple[Ints, I
         node = own or view.traffic.entries.get(name, "")
         names = (name, NODE_PEER + own)
         return _at(view, node), lambda each: each.name in names
-    own_name, dot, namespace = name.rpartition(".")
-    if not dot:
-        own_name, namespace = name, pod.namespace
+    namespace, own_name = named(pod, declared) or ("", "")
     selectors = view.pod_selectors.named(namespace, own_name)
     shared = [_without_hashes(each) for each in selectors]
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.assumed_load import BoardSize, Expectations
+from leadline_controller.framework.callers import Callers
 from leadline_controller.framework.cluster_objects import PodSelectors, Storage, VolumePlan
 from leadline_controller.framework.image_layers import ImageTable, Pull
 from leadline_controller.framework.model import HostPort, Link, Node, Pod
@@ -310,6 +311,8 @@ class ClusterView:
     recently_placed: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     assumed: AssumedLoad | None = None  # None for what was measured alone, as the papers have it
     traffic: Traffic = NO_TRAFFIC
+    # What assigned pods declare of others, by the other's namespace and name.
+    callers: Callers = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def measured(self) -> NodeMetrics:

@@ -6,7 +6,7 @@ means.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.batch import Running
+from leadline_controller.framework.callers import Caller, count
 from leadline_controller.framework.cluster_objects import (
     ClusterObject,
     NamespaceLabels,
@@ -340,7 +341,9 @@ def _view(
     bits_per_s = [round(each * 1e6) for each in stated]  # as a cluster counts, so that sums agree
     ports: defaultdict[int, list[HostPort]] = defaultdict(list)
     mounts: defaultdict[int, list[Pod]] = defaultdict(list)
+    callers: dict[tuple[str, str], Mapping[Caller, int]] = {}
     for pod, at in running:
+        count(callers, pod, +1)
         for name, amount in pod.requests.items():
             requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
         bits_per_s[at] += round((pod.annotations.bandwidth_mbps or 0.0) * 1e6)
@@ -359,6 +362,7 @@ def _view(
         host_ports={at: tuple(held) for at, held in ports.items()},
         assigned_pods=AssignedPods().with_pods(running),
         mounts={at: tuple(held) for at, held in mounts.items()},
+        callers=callers,
     )
 
 

@@ -125,6 +125,27 @@ def test_strategies_need_the_rows_of_peers() -> None:
     assert state.view(TelemetryState(TimesToLive()), 0.0).traffic.peers[workload][0] is counted
 
 
+def test_what_pods_declare_counts_while_they_are_on_a_node() -> None:
+    def callers(state: ClusterState) -> dict[tuple[str, str], list[tuple[str, int]]]:
+        found = state.view(NOTHING_MEASURED, 0.0).callers
+        return {key: [(who.name, n) for who, n in of.items()] for key, of in found.items()}
+
+    def web(name: str, *peers: str, **fields: Any) -> Pod:
+        declared = PodAnnotations(peers=tuple(map(DeclaredPeer, peers)))
+        return replace(pod(name, labels={"app": "web"}, **fields), annotations=declared)
+
+    here = web("1", "db", "mqtt.infra", "node/n2", "192.0.2.7", node_name="n1")
+    state = cluster(here, web("2", "db", node_name="n2"), web("3", "db"))
+    of_each = [("default/1", 1), ("default/2", 1)]
+    assert callers(state) == {("default", "db"): of_each, ("infra", "mqtt"): of_each[:1]}
+    state.assume(web("3", "db"), "n1")
+    assert len(callers(state)["default", "db"]) == 3
+    state.apply(PodChanged(replace(here, annotations=PodAnnotations())))
+    for name in ("2", "3"):
+        state.apply(PodDeleted(web(name, "db")))
+    assert callers(state) == {}
+
+
 def test_an_assumed_pod_counts_at_once_and_not_twice_when_the_watch_shows_it() -> None:
     state = cluster(one := pod("a", mbps=0.1, host_ports=(HTTP,)))
     state.assume(one, "n2")

@@ -321,3 +321,35 @@ def test_waits_are_never_negative_and_the_same_for_equal_nodes(
     known = waits[~np.isnan(waits)]
     assert ((known >= 0) & (known < inf)).all()
     assert np.array_equal(waits[2], waits[3], equal_nan=True)
+
+
+def calls(name: str, on: str, *peers: DeclaredPeer) -> Pod:
+    made = pod(name, labels={"app": name}, nodeName=on)
+    return replace(made, annotations=PodAnnotations(peers=peers))
+
+
+def test_who_is_declared_has_the_callers_as_peers() -> None:
+    found = cluster(calls("web", "c", DeclaredPeer("db", 6.0, 20.0)))
+    (peer,) = peers_of(found, pod("db-1", labels=DB))
+    assert [NAMES[at] for at in peer.nodes] == ["c"]
+    assert (peer.mbps, peer.requests_per_s, peer.declared) == (6.0, 20.0, True)
+    assert peers_of(found, pod("other", labels={"app": "other"})) == ()
+
+
+def test_replicas_share_what_callers_declare() -> None:
+    web = calls("web", "c", DeclaredPeer("db", 6.0, 20.0))
+    (peer,) = peers_of(cluster(web, database("1", "a"), database("2", "b")), pod("3", labels=DB))
+    assert (peer.mbps, peer.requests_per_s) == (pytest.approx(2.0), pytest.approx(20 / 3))
+
+
+def test_a_pods_own_word_and_its_callers_count_before_what_was_counted() -> None:
+    web = calls("web", "c", DeclaredPeer("db", 6.0, 20.0))
+    counted = PeerTraffic(workload_of(web), "default/web", 50.0, 1.0, 900.0)
+    database = pod("db-1", labels=DB)
+    found = cluster(web, traffic=Traffic({workload_of(database): (counted,)}))
+    (peer,) = peers_of(found, database)
+    assert (peer.mbps, peer.declared) == (6.0, True)
+    objects = (SERVICE, PodSelector("Service", "default", "web", equals(app="web")))
+    own = replace(database, annotations=PodAnnotations(peers=(DeclaredPeer("web", 1.0, 2.0),)))
+    (peer,) = peers_of(cluster(web, objects=objects), own)
+    assert (peer.name, peer.mbps, peer.requests_per_s) == ("web", 1.0, 2.0)
