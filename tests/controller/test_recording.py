@@ -105,6 +105,8 @@ def feed(told: list[Entry]) -> tuple[ClusterState, TelemetryState]:
                 state.images.learn(image, digest, layers)
             case Used(usage):
                 state.recent.use_usage(usage)
+            case recorded_module.Counted(peers, entries, flowing_mbps):
+                state.use_traffic(Traffic(peers, entries, flowing_mbps))
             case _:
                 pass
     return state, telemetry

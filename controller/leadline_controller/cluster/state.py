@@ -39,6 +39,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
+from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
 from leadline_controller.framework.view import (
     METRICS,
     AssumedLoad,
@@ -78,6 +79,7 @@ class ClusterState:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._profiles = ServiceProfiles()
+        self._traffic = NO_TRAFFIC
         self._assumed: dict[str, str] = {}
         # The pods placed in this run of decisions, each with its charge beyond its requests;
         # their number, and those charges by resource, on each node of the table.
@@ -129,6 +131,15 @@ class ClusterState:
         those to come."""
         self._profiles = profiles
         self._pods = {uid: profiles.applied(pod) for uid, pod in self._pods.items()}
+
+    def use_traffic(self, traffic: Traffic) -> None:
+        """Show this traffic to decisions from now on."""
+        self._traffic = traffic
+
+    def has_maker(self, pod: Pod) -> bool:
+        """Whether a controller or a Service as last seen is for pods like this one, which may be
+        gone."""
+        return bool(self._objects.pod_selectors.of(pod))
 
     def profiled(self, pod: Pod) -> Pod:
         """A pod that the watch has not shown, with its service's profile."""
@@ -376,6 +387,7 @@ class ClusterState:
             pod_selectors=self._objects.pod_selectors,
             storage=self._objects.storage(),
             images=self.images.table(table),
+            traffic=self._traffic,
             nominated=tuple(
                 (each, table.index[node]) for each, node in self.nominated() if node in table.index
             ),

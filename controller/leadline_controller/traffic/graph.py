@@ -1,12 +1,13 @@
 """Who talks to whom: the boards' reports, joined with the cluster, and what decisions read of that.
 
 Counts belong to workloads and not to pods, so a new replica has the traffic of those before it.
-`update` may run on a thread, one at a time; all else may be read from any thread meanwhile.
+`update` runs on a thread; what it finds may be read from any other one meanwhile.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 
@@ -30,7 +31,8 @@ class TrafficGraph:
     clock of the decisions to the wall clock, None while that is not set. is_kept: whether something
     in the cluster may make pods like this one again, so that the counts of its workload stay.
 
-    dropped: how many edges were dropped, as there were more than 4,096.
+    reports: how many reports it has taken in. dropped: how many edges were dropped, as there were
+    more than 4,096.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class TrafficGraph:
         unix_offset_s: Callable[[], float | None] = lambda: None,
         is_kept: Callable[[Pod], bool] = lambda _: False,
     ) -> None:
-        self.dropped = 0
-        self._reports, self._unix_offset_s, self._is_kept = reports, unix_offset_s, is_kept
+        self.reports = self.dropped = 0
+        self._lock = Lock()  # of the counts
+        self._waiting, self._unix_offset_s, self._is_kept = reports, unix_offset_s, is_kept
         self._addresses = Addresses(unix_offset_s)
         self._boards: dict[str, BoardCounts] = {}
         self._nodes: Mapping[str, Node] = {}
@@ -50,21 +53,23 @@ class TrafficGraph:
 
     def is_idle(self) -> bool:
         """Whether no board has reported any traffic, so that there is nothing to update."""
-        return not self._boards and self._reports.is_empty()
+        return not self._boards and self._waiting.is_empty()
 
     def update(self, pods: Iterable[Pod], nodes: Mapping[str, Node], now_s: float) -> None:
         """Take in the reports that wait. pods, nodes: all of the cluster, now; nodes by name."""
-        self._nodes = nodes
-        self._addresses.update(pods, nodes, now_s)
-        for report in self._reports.take(now_s):
-            if report.node in nodes:
-                self._count(report)
-        self._forget(now_s)
-        names = self._addresses.names
-        joined = join(self._boards, self._is_over, names, now_s)
-        if len(joined.edges) > _MOST_EDGES:
-            self._drop(joined)
+        with self._lock:
+            self._nodes = nodes
+            self._addresses.update(pods, nodes, now_s)
+            for report in self._waiting.take(now_s):
+                if report.node in nodes:
+                    self.reports += 1
+                    self._count(report)
+            self._forget(now_s)
+            names = self._addresses.names
             joined = join(self._boards, self._is_over, names, now_s)
+            if len(joined.edges) > _MOST_EDGES:
+                self._drop(joined)
+                joined = join(self._boards, self._is_over, names, now_s)
         edges, keys = joined.edges[:_MOST_EDGES], joined.keys[:_MOST_EDGES]
         self._joined = replace(joined, edges=edges, keys=keys)
         self._pods = {who: sum(on.values()) for who, on in self._addresses.running.items()}
@@ -107,8 +112,9 @@ class TrafficGraph:
         )
 
     def document(self, now_s: float) -> bytes:
-        """All of it, for `load`. Not during an update."""
-        return stored.encode(self._boards, self._addresses.names, now_s, self._unix_s(now_s))
+        """All of it, for `load`."""
+        with self._lock:
+            return stored.encode(self._boards, self._addresses.names, now_s, self._unix_s(now_s))
 
     def load(self, document: bytes, now_s: float) -> None:
         """Begin with what was stored before, as long as no board has reported. Raises ValueError,

@@ -111,8 +111,10 @@ class Addresses:
                 on = running.setdefault(workload, {})
                 on[node] = on.get(node, 0) + 1
         for uid, gone in self._known.items():
-            if uid not in known and gone.holder is not None:
-                gone.holder.until_s = min(gone.holder.until_s, now_s)
+            if uid not in known:
+                self.seen_s[gone.workload] = now_s
+                if gone.holder is not None:
+                    gone.holder.until_s = min(gone.holder.until_s, now_s)
         self._known, self.running = known, running
         self._forget(now_s)
 

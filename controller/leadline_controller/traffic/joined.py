@@ -58,15 +58,24 @@ def join(
     now_s: float,
 ) -> Joined:
     """Join the counts of the boards, by name. is_over: whether nothing is left of the board's own
-    end, so that its last word no longer holds. names: of workloads."""
+    end. Then its last word, of a board that is silent, holds no longer than the other end confirms
+    it. names: of workloads."""
     rows: list[_Row] = []
-    parts: list[Floats] = [np.zeros((0, *_SHAPE))]
+    parts: list[Floats] = []
+    reporting = {name for name, board in boards.items() if board.reports(now_s)}
     for node, board in boards.items():
-        silent = not board.is_fresh(now_s)
-        kept = [(key, at) for key, at in board.keys.items() if not (silent and is_over(node, key))]
+        kept = list(board.keys.items())
+        if not board.is_fresh(now_s):
+            kept = [
+                (key, at)
+                for key, at in kept
+                if not is_over(node, key) or _other_board(key) in reporting
+            ]
         row_s = board.row_s.tolist()
         rows += [_Row(node, key, row_s[at]) for key, at in kept]
         parts.append(board.rates(now_s)[[at for _, at in kept]])
+    if not rows:
+        return Joined()
     rates = np.concatenate(parts)
     shared, named = _shared_out(boards, rows, rates, now_s)
     return _edges(rows, named, shared, names)
@@ -78,6 +87,13 @@ class _Named(NamedTuple):
     source: Place
     destination: Place
     is_one_sided: bool  # one end alone said it
+
+
+def _other_board(key: Key) -> str:
+    """The board that knows the other end of what a board counts; "" if none does."""
+    if key.has_source and key.has_destination:
+        return ""
+    return key.destination.node if key.has_source else key.seen.node
 
 
 def _shared_out(

@@ -102,7 +102,10 @@ def decode(
     since is added to their ages where both clocks tell it. Raises ValueError."""
     try:
         unpacked = zlib.decompressobj()
-        document = msgspec.json.decode(unpacked.decompress(data, _MOST_BYTES), type=_Document)
+        text = unpacked.decompress(data, _MOST_BYTES)
+        if not unpacked.eof:
+            raise ValueError("the stored traffic cannot be read: its end is missing")
+        document = msgspec.json.decode(text, type=_Document)
         if document.version != _VERSION:
             raise ValueError(f"version {document.version}, expected {_VERSION}")
         away_s = 0.0
