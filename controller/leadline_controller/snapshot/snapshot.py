@@ -48,6 +48,7 @@ from leadline_controller.snapshot.stated import (
     with_load,
     with_queues,
 )
+from leadline_controller.snapshot.traffic import read_traffic
 
 API_VERSION = "leadline.dev/v1"
 KIND = "ClusterSnapshot"
@@ -79,7 +80,7 @@ RESOURCES = {
 _ROOT_FIELDS = (
     *("apiVersion", "kind", "nodes", "links", "images", "pods", *RESOURCES),
     *("rule", "estimates", "problems", "nominations", "reservations", "expected_use"),
-    "unreadable",
+    *("unreadable", "traffic"),
 )
 
 
@@ -149,6 +150,7 @@ def read_snapshot(document: object) -> Snapshot:
         storage=Storage.of([*objects, *_unreadable(root)]),
         images=with_queues(images.with_running(table, pulling), entries, sizes_mb),
         nominated=tuple(_nominations(root, table)),
+        traffic=read_traffic(root, table),
     )
     reservations = tuple(_reservations(root))
     rule = read_rule(root)

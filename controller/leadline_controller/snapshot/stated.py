@@ -169,16 +169,21 @@ def read_expectations(root: Fields) -> Expectations:
     learned: dict[Service, PodUse] = {}
     for entry in root.objects("expected_use"):
         entry.only("namespace", "labels", "uid", "measured", "learned")
-        pairs = entry.text_map("labels").items()
-        if entry.has("uid"):
-            pairs = {"": entry.text("uid")}.items()
-        workload = entry.text("namespace"), frozenset(pairs)
+        workload = read_workload(entry)
         if entry.has("measured"):
             cpu_cores, memory_bytes = _use(entry.object("measured"), PodUse._fields[:2])
             usage[workload] = cpu_cores, memory_bytes
         if entry.has("learned"):
             learned[workload] = PodUse(*_use(entry.object("learned"), PodUse._fields))
     return Expectations(usage, learned)
+
+
+def read_workload(entry: Fields) -> Service:
+    """The workload with this namespace and these labels, or this uid of a pod or its owner."""
+    pairs = entry.text_map("labels").items()
+    if entry.has("uid"):
+        pairs = {"": entry.text("uid")}.items()
+    return entry.text("namespace"), frozenset(pairs)
 
 
 def _use(use: Fields, names: Sequence[str]) -> tuple[float, ...]:

@@ -17,7 +17,6 @@ from leadline_controller.framework.cluster_objects import (
 )
 from leadline_controller.framework.image_layers import full_name
 from leadline_controller.framework.model import PODS, Layer, Node, Pod
-from leadline_controller.framework.services import Service
 from leadline_controller.framework.view import METRICS, ClusterView, Floats
 from leadline_controller.kubeobjects.names import HOSTNAME, Names
 from leadline_controller.kubeobjects.object_writer import write_object
@@ -26,6 +25,7 @@ from leadline_controller.kubeobjects.selectors import Manifest, without_empty
 from leadline_controller.snapshot.anonymous import Collected
 from leadline_controller.snapshot.snapshot import API_VERSION, KIND, RESOURCES, Snapshot
 from leadline_controller.snapshot.stated import MAX_VALUE, StatedRule
+from leadline_controller.snapshot.traffic import in_order, write_traffic, write_workload
 from leadline_controller.telemetry.coordinates import EstimatesOf
 
 _LISTS = {kind: field for field, kind in RESOURCES.items()}
@@ -89,6 +89,7 @@ def _document(snapshot: Snapshot, names: Names) -> Manifest:
                     for each in snapshot.reservations
                 ],
                 "expected_use": list(_expected_use(snapshot, names)),
+                "traffic": write_traffic(view, snapshot.every_pod(), names),
                 **objects,
                 "unreadable": [
                     {"kind": each.kind, "why": names.sentence(each.why)}
@@ -343,18 +344,10 @@ def _expected_use(snapshot: Snapshot, names: Names) -> Iterator[Manifest]:
     if not known:
         return
     workloads = {workload_of(pod) for pod in snapshot.every_pod()} & known
-    for workload in sorted(workloads, key=_in_order):
-        namespace, pairs = workload
-        labels = dict(sorted(pairs))
-        uid = labels.pop("", None)
-        by = {"labels": names.labels(labels)} if uid is None else {"uid": uid and names("uid", uid)}
-        found: Manifest = {"namespace": names("namespace", namespace), **by}
+    for workload in sorted(workloads, key=in_order):
+        found = write_workload(workload, names)
         if (usage := expected.usage.get(workload)) is not None:
             found["measured"] = _known(dict(zip(USE, usage, strict=False)))
         if (learned := expected.learned.get(workload)) is not None:
             found["learned"] = _known(learned._asdict())
         yield found
-
-
-def _in_order(workload: Service) -> tuple[str, list[tuple[str, str]]]:
-    return workload[0], sorted(workload[1])

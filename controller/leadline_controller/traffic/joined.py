@@ -22,7 +22,7 @@ from leadline_controller.traffic.counts import (
     RARER,
     BoardCounts,
 )
-from leadline_controller.traffic.edges import WINDOWS_S, End, Rates, TrafficEdge
+from leadline_controller.traffic.edges import MINUTE_S, WINDOWS_S, End, Rates, TrafficEdge
 from leadline_controller.traffic.join import NODE, Key, Place
 
 _HOUR = 1  # the place among WINDOWS_S
@@ -39,6 +39,7 @@ class _Row(NamedTuple):
     node: str
     key: Key
     row_s: float
+    is_fresh: bool  # the board says what is now
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,15 +65,15 @@ def join(
     parts: list[Floats] = []
     reporting = {name for name, board in boards.items() if board.reports(now_s)}
     for node, board in boards.items():
-        kept = list(board.keys.items())
-        if not board.is_fresh(now_s):
+        kept, is_fresh = list(board.keys.items()), board.is_fresh(now_s)
+        if not is_fresh:
             kept = [
                 (key, at)
                 for key, at in kept
                 if not is_over(node, key) or _other_board(key) in reporting
             ]
         row_s = board.row_s.tolist()
-        rows += [_Row(node, key, row_s[at]) for key, at in kept]
+        rows += [_Row(node, key, row_s[at], is_fresh) for key, at in kept]
         parts.append(board.rates(now_s)[[at for _, at in kept]])
     if not rows:
         return Joined()
@@ -103,7 +104,7 @@ def _shared_out(
     groups: dict[tuple[Place, Place, int], int] = {}
     at = np.zeros(len(rows), dtype=np.int64)
     sides = np.full(len(rows), -1)  # 0: the source's board alone, 1: the destination's
-    for number, (_, key, _) in enumerate(rows):
+    for number, (_, key, *_) in enumerate(rows):
         if not (key.has_source and key.has_destination):
             at[number] = groups.setdefault((key.seen, key.destination, key.port), len(groups))
             sides[number] = int(key.has_destination)
@@ -137,7 +138,7 @@ def _shared_out(
         _Named(key.source, key.destination, not is_agreed[group])
         if side >= 0
         else _Named(key.source, key.destination, key.source.node != key.destination.node)
-        for (_, key, _), group, side in zip(rows, at.tolist(), sides.tolist(), strict=True)
+        for (_, key, *_), group, side in zip(rows, at.tolist(), sides.tolist(), strict=True)
     ]
     return shared, named
 
@@ -166,6 +167,8 @@ def _edges(
     np.add.at(sums, at, shared[chosen])
     counted_s, alone_mbps = np.full(len(numbers), -np.inf), np.zeros(len(numbers))
     np.maximum.at(counted_s, at, [rows[number].row_s for number in chosen])
+    is_fresh = np.zeros(len(numbers), dtype=np.bool_)
+    np.logical_or.at(is_fresh, at, [rows[number].is_fresh for number in chosen])
     np.add.at(alone_mbps, at, [hour_mbps[x] * named[x].is_one_sided for x in chosen])
     is_one_sided = alone_mbps > sums[:, _HOUR, BYTES] * _MBIT_OF_BYTES / 2
     entries, flowing_mbps = _outside([(rows[x], named[x], hour_mbps[x]) for x in chosen])
@@ -174,6 +177,7 @@ def _edges(
     edges = (
         _edge(
             *(keys[each], names, entries, sums[each]),
+            is_fresh=bool(is_fresh[each]),
             counted_s=float(counted_s[each]),
             one_sided=bool(is_one_sided[each]),
         )
@@ -212,6 +216,7 @@ def _edge(
     entries: Mapping[str, str],
     sums: Floats,
     *,
+    is_fresh: bool,
     counted_s: float,
     one_sided: bool,
 ) -> TrafficEdge:
@@ -219,6 +224,7 @@ def _edge(
     rates = {
         window_s: Rates(row[BYTES] * _MBIT_OF_BYTES, row[PACKETS], row[CONNECTIONS])
         for window_s, row in zip(WINDOWS_S, sums.tolist(), strict=True)
+        if is_fresh or window_s != MINUTE_S
     }
     hour = sums[_HOUR]
     least, most = float(hour[CONNECTIONS]), float(hour[RARER])

@@ -23,6 +23,8 @@ from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import ImagePull, PodChanged, Relisted
+from leadline_controller.framework.services import workload_name
+from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
@@ -289,6 +291,7 @@ class LiveState:
         pending = [pod for pod, node in self.state.pods() if node is None and pod.is_pending]
         if random.random() < 0.5 and pending:
             self.state.recent.use_usage({workload_of(pending[0]): (0.3, 2.5e8)})
+            self.state.use_traffic(self._traffic(pending))
         for pod in pending[:-1]:
             if random.random() < 0.4:
                 view = self.step.view_in_run(pod)
@@ -296,6 +299,17 @@ class LiveState:
                 if decision.node is not None:
                     charge = self.step.charge(view, pod, decision.node)
                     self.state.assume(pod, decision.node, decision.volumes(), charge)
+
+    def _traffic(self, pods: list[Pod]) -> Traffic:
+        """They all talk to the first of them, which talks to a node and to an address."""
+        first, node = pods[0], self.names[0]
+        to_first = PeerTraffic(workload_of(first), workload_name(first), 2.5, 1.0, 30.25)
+        outside = (
+            PeerTraffic(node, f"node/{node}", 0.5, 0.0, 0.0),
+            PeerTraffic(node, "198.51.100.7", 0.25, 1.0, 2.0),
+        )
+        peers = {workload_of(pod): (to_first,) for pod in pods} | {workload_of(first): outside}
+        return Traffic(peers, {"198.51.100.7": node}, {node: 3.5})
 
     def _keep_room(self) -> None:
         random = self.random

@@ -71,7 +71,10 @@ def test_a_board_that_is_silent_says_nothing_of_this_minute() -> None:
     cluster = pair()
     reported(cluster, 5)
     cluster.now_s += 200.0
-    assert rates(cluster) == pytest.approx([0.0, 1.0, 1.0])
+    (edge,) = cluster.edges().values()
+    assert {window_s: each.mbps for window_s, each in edge.rates.items()} == pytest.approx(
+        {HOUR_S: 1.0, DAY_S: 1.0}
+    )
     assert cluster.graph.reporting(cluster.now_s) == {"n1": 200.0, "n2": 200.0}
     cluster.now_s += DAY_S
     assert cluster.edges() == {}

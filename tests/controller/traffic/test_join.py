@@ -315,6 +315,7 @@ lies = st.lists(
 
 
 def numbers(edge: TrafficEdge) -> list[float]:
+    assert edge.rates.keys() == set(WINDOWS_S)
     each = [edge.rates[window_s] for window_s in WINDOWS_S]
     rates = [(x.mbps, x.packets_per_s, x.connections_per_s) for x in each]
     return [number for row in rates for number in row] + [*edge.requests_per_s]
