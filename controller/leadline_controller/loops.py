@@ -5,6 +5,7 @@ An error must not end a loop, because the next turn may succeed: it is logged on
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -24,6 +25,7 @@ from leadline_controller.framework.ports import (
     PodUsage,
     UsageSource,
 )
+from leadline_controller.framework.traffic import Traffic
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.homeassistant.publisher import StatePublisher
@@ -33,6 +35,7 @@ from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.scheduler import ProbeScheduler
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.traffic.graph import TrafficGraph
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,7 @@ _PUBLISH_TICK_S = 1.0
 _LEARN_EVERY_S = 1.0
 _SAMPLE_EVERY_S = 10.0  # as often as boards report
 _WARN_EVERY_S = 10.0
+_TRAFFIC_EVERY_S, _USE_TRAFFIC_EVERY_S, _STORE_TRAFFIC_EVERY_S = 10.0, 60.0, 600.0
 _USAGE_EVERY_S, _USAGE_RAREST_S = 60.0, 900.0
 _WARN_GAP_S = 0.2  # a label misspelt on every node is not a storm of writes
 
@@ -139,6 +143,48 @@ async def learn_use(state: ClusterState, telemetry: TelemetryState, clock: Clock
             errors.failed(error, "learning what pods use failed, trying again: %s")
         # At whole seconds, so that a replay of what was recorded looks at the same times.
         await clock.sleep(_LEARN_EVERY_S - clock.now_s() % _LEARN_EVERY_S)
+
+
+async def follow_traffic(
+    graph: TrafficGraph,
+    state: ClusterState,
+    history: Recorder,
+    use: Callable[[Traffic], None],
+    leadership: Leadership,
+    clock: Clock,
+) -> None:
+    """Join the boards' counts of connections with the cluster, on a thread, at intervals that keep
+    it to a twentieth of a core, until cancelled. use: takes what decisions read, each minute. Where
+    no board counts, nothing is done. What is known is stored, rarely, as that wears SD cards, and
+    read again at the start."""
+    errors = ErrorLog(log)
+    try:
+        if document := await history.traffic():
+            graph.load(document, clock.now_s())
+    except ValueError as error:
+        log.warning("who talks to whom is not known from before: %s", error)
+    used_s, stored_s, stored = -math.inf, clock.now_s(), graph.reports
+    try:
+        while True:
+            start_s = clock.now_s()
+            try:
+                if state.listed and not graph.is_idle():
+                    pods, nodes = [pod for pod, _ in state.pods()], dict(state.nodes())
+                    await asyncio.to_thread(graph.update, pods, nodes, start_s)
+                    if start_s - used_s >= _USE_TRAFFIC_EVERY_S:
+                        used_s = start_s
+                        use(graph.traffic(start_s))
+                    is_due = start_s - stored_s >= _STORE_TRAFFIC_EVERY_S
+                    if is_due and graph.reports > stored and leadership.leads():
+                        stored_s, stored = start_s, graph.reports
+                        history.put_traffic(await asyncio.to_thread(graph.document, start_s))
+                errors.succeeded()
+            except Exception as error:  # noqa: BLE001  # any error is logged once
+                errors.failed(error, "joining the boards' traffic failed, trying again: %s")
+            await clock.sleep(max(_TRAFFIC_EVERY_S, 20 * (clock.now_s() - start_s)))
+    finally:
+        if graph.reports > stored and leadership.leads():
+            history.put_traffic(graph.document(clock.now_s()))
 
 
 async def publish(

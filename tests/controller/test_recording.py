@@ -24,17 +24,20 @@ from leadline_controller.framework.ports import (
     PodUsage,
     Relisted,
 )
+from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.framework.view import METRICS, ClusterView
 from leadline_controller.history import recorded as recorded_module
 from leadline_controller.history.recorded import (
     Began,
     Born,
     Changed,
+    Counted,
     Decided,
     Entry,
     Learnt,
     Pinged,
     Pulled,
+    Recorded,
     Reported,
     Used,
 )
@@ -57,6 +60,15 @@ from tests.support.tasks import until
 
 NODES = ("n1", "n2", "n3")
 PULL = ImagePull("n1", "u", "web:1", 3.0, 50.0)
+WEB, DB = (("default", frozenset({("app", app)})) for app in ("web", "db"))
+TRAFFIC = Traffic(
+    {
+        WEB: (PeerTraffic(DB, "default/db", 2.5, 1.0, 30.1),),
+        DB: (PeerTraffic("n1", "198.51.100.7", 0.25, 0.0, 2.0),),
+    },
+    {"198.51.100.7": "n1"},
+    {"n1": 3.5},
+)
 SIZE = {"cpu": 4000, "memory": 2**32, "pods": 110}
 
 
@@ -99,15 +111,23 @@ def feed(told: list[Entry]) -> tuple[ClusterState, TelemetryState]:
                 telemetry.rtts(node, stamp, rounds)
             case recorded_module.Tested(test):
                 telemetry.bandwidth(test)
-            case Pulled(pull):
-                state.images.observe(pull)
-            case Learnt(image, digest, layers):
-                state.images.learn(image, digest, layers)
-            case Used(usage):
-                state.recent.use_usage(usage)
             case _:
-                pass
+                learn(state, what)
     return state, telemetry
+
+
+def learn(state: ClusterState, what: Recorded) -> None:
+    match what:
+        case Pulled(pull):
+            state.images.observe(pull)
+        case Learnt(image, digest, layers):
+            state.images.learn(image, digest, layers)
+        case Used(usage):
+            state.recent.use_usage(usage)
+        case Counted(peers, entries, flowing_mbps):
+            state.use_traffic(Traffic(peers, entries, flowing_mbps))
+        case _:
+            pass
 
 
 def assert_same(view: ClusterView, other: ClusterView) -> None:
@@ -118,6 +138,8 @@ def assert_same(view: ClusterView, other: ClusterView) -> None:
     np.testing.assert_array_equal(view.metrics.errors, other.metrics.errors)
     for resource, column in view.requested.items():
         np.testing.assert_array_equal(column, other.requested[resource])
+    for name in ("peers", "entries", "flowing_mbps"):
+        assert getattr(view.traffic, name) == getattr(other.traffic, name)
     for at in range(len(view.table)):
         np.testing.assert_array_equal(view.links.rtt_ms_from(at), other.links.rtt_ms_from(at))
 
@@ -134,6 +156,7 @@ async def recorded(folder: Path, **more: Any) -> tuple[Controller, list[Entry]]:
             cluster.put_pod(Pod("default", name, requests={"cpu": 500, "pods": 1}))
         await until(lambda: all(each.node_name for each in cluster.pods))
         await until(lambda: all(pod.node_name for pod, _ in controller.state.pods()))
+        controller._use_traffic(TRAFFIC)
         controller._learn("web:1", "web@sha256:1", {"": (Layer("sha256:2", 3.5),)})
     return controller, list(read_recording(folder))
 
@@ -145,6 +168,7 @@ async def test_what_was_recorded_makes_the_same_view(tmp_path: Path) -> None:
     before = controller.state.view(controller.telemetry, now_s)
     assert np.isfinite(before.metrics.cpu_percent).all()
     assert np.isfinite(before.metrics.bandwidth_mbps).any()
+    assert before.traffic is TRAFFIC
     assert_same(state.view(telemetry, now_s), before)
     began = told[0].what
     assert isinstance(began, Began)

@@ -81,6 +81,7 @@ class ClusterState:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._profiles = ServiceProfiles()
+        self._traffic = NO_TRAFFIC
         self._assumed: dict[str, str] = {}
         # The pods placed in this run of decisions, each with its charge beyond its requests;
         # their number, and those charges by resource, on each node of the table.
@@ -135,8 +136,13 @@ class ClusterState:
         self._pods = {uid: profiles.applied(pod) for uid, pod in self._pods.items()}
 
     def use_traffic(self, traffic: Traffic) -> None:
-        """Decide from now on by this traffic."""
+        """Show this traffic to decisions from now on."""
         self._traffic = traffic
+
+    def has_maker(self, pod: Pod) -> bool:
+        """Whether a controller or a Service as last seen is for pods like this one, which may be
+        gone."""
+        return bool(self._objects.pod_selectors.of(pod))
 
     def profiled(self, pod: Pod) -> Pod:
         """A pod that the watch has not shown, with its service's profile."""

@@ -112,6 +112,7 @@ class Node:
     registry_mbps: float | None = None  # stated bandwidth to the registry, Mbit/s
     features: frozenset[str] = frozenset()  # declared by its kubelet
     addresses: tuple[str, ...] = ()  # its internal and external IP addresses, in canonical form
+    pod_networks: tuple[str, ...] = ()  # from which its pods get their addresses: spec.podCIDRs
     warnings: tuple[str, ...] = ()  # what its labels say to Leadline in vain
 
     @property

@@ -17,7 +17,7 @@ from leadline_controller.framework.view import Floats
 from leadline_controller.history.explanation import Count, Explanation, encode, rounded, unpacked
 from leadline_controller.history.record import Stored
 
-WITH_SERIES, WITH_RECORDS = 2, 3  # the versions that began to have them
+WITH_SERIES, WITH_RECORDS, WITH_SHADOWS = 2, 3, 4  # the versions that began to have them
 _AT_ONCE = 500
 _SELECT = (
     "SELECT decisions.id, pod, first_boot, first_up_s, boot, up_s, account,"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from leadline_controller.framework.model import Layer
 from leadline_controller.framework.ports import ClusterChange, ImagePull
 from leadline_controller.framework.services import Service
+from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
@@ -106,6 +107,16 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """What was counted between workloads, as decisions read it from now on: the fields of
+    Traffic."""
+
+    peers: Mapping[Service, tuple[PeerTraffic, ...]]
+    entries: Mapping[str, str]
+    flowing_mbps: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """The controller decided on a pod. node: None if it fits nowhere."""
 
@@ -123,7 +134,18 @@ class Missed:
 
 
 Recorded = (
-    Began | Changed | Born | Reported | Pinged | Tested | Pulled | Learnt | Used | Decided | Missed
+    Began
+    | Changed
+    | Born
+    | Reported
+    | Pinged
+    | Tested
+    | Pulled
+    | Learnt
+    | Used
+    | Counted
+    | Decided
+    | Missed
 )
 
 

@@ -99,6 +99,7 @@ class Recorder:
         self._queries: deque[Callable[[Store], None]] = deque()
         self._blocks: deque[tuple[str, Block]] = deque(maxlen=_MAX_BLOCKS)
         self._shadows: deque[ShadowDecision] = deque(maxlen=_MAX_SHADOWS)
+        self._traffic: deque[bytes] = deque(maxlen=1)
         self._work = threading.Event()
         self._hurry = threading.Event()
         # Bytes queued and bytes written; one thread writes each of these numbers.
@@ -155,6 +156,11 @@ class Recorder:
         self._shadows.extend(decisions)
         if self._shadows:
             self._wake(hurry=False)
+
+    def put_traffic(self, document: bytes) -> None:
+        """Queue the document of the traffic in place of the one before. On any thread."""
+        self._traffic.append(document)
+        self._wake(hurry=False)
 
     # Called in the event loop.
 
@@ -247,6 +253,15 @@ class Recorder:
         older = [record for record in records[:-_MAX_RESTORED] if record.outcome == PENDING]
         return [*older, *records[-_MAX_RESTORED:]]
 
+    async def traffic(self) -> bytes:
+        """The stored document of the traffic; empty if there is none, or if it can't be read in
+        time. Never raises."""
+        if self._thread is None:
+            return b""
+        with suppress(Exception):
+            return await asyncio.wait_for(self._query(lambda store: store.traffic()), _RESTORE_S)
+        return b""
+
     def _put(
         self, change: Change, weight: int, *, detailed: bool = False, hurry: bool = False
     ) -> bool:
@@ -307,7 +322,7 @@ class Recorder:
         self._measure(store)
         self._busy_s = None
         durable_at_s = math.inf
-        while not self._closing or self._waiting or self._queries or self._blocks or self._shadows:
+        while not self._closing or self._is_anything_queued():
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
                 self._busy_s = self._now().up_s
@@ -330,6 +345,7 @@ class Recorder:
                 if not queries:
                     break  # decisions have their turn
             wrote |= self._write_shadows(store)
+            wrote |= self._write_traffic(store)
             if wrote:
                 durable_at_s = min(durable_at_s, self._now().up_s + _DURABLE_AFTER_S)
             for query in queries:
@@ -339,6 +355,10 @@ class Recorder:
             self._report_losses(up_s)
         store.close()
         self._report_losses(math.inf)
+
+    def _is_anything_queued(self) -> bool:
+        queues = (self._waiting, self._queries, self._blocks, self._shadows, self._traffic)
+        return any(queues)
 
     def _measure(self, store: Store) -> None:
         size, free = store.usage()
@@ -405,6 +425,15 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
             self._fail(error)
         return bool(batch)
+
+    def _write_traffic(self, store: Store) -> bool:
+        """Write the document that is queued; whether there was one. It is small, and another one
+        comes: one that cannot be written is lost."""
+        try:
+            return bool(self._traffic) and store.write_traffic(self._traffic.popleft())
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
+            self._fail(error)
+            return False
 
     def _encoded(self, change: Change) -> Change:
         if isinstance(change, OutcomeChange):

@@ -22,10 +22,13 @@ from numpy.typing import NDArray
 from leadline_controller.framework import ports
 from leadline_controller.framework.cluster_objects import ClusterObject
 from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.services import Service
+from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.history.recorded import (
     Began,
     Born,
     Changed,
+    Counted,
     Decided,
     Entry,
     Learnt,
@@ -47,11 +50,15 @@ _OF_CHANGES = (*get_args(ports.ClusterChange),)
 _KINDS: tuple[type, ...] = (
     *(Began, Born, Reported, Pinged, Tested, Pulled, Learnt, Used, Decided, Missed),
     *_OF_CHANGES,
+    Counted,
 )
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _REPORTED, _PINGED = _NUMBERS[Reported], _NUMBERS[Pinged]
 _OBJECTS = {kind.__name__: kind for kind in get_args(ClusterObject)}
 _WORKLOADS = list[tuple[str, frozenset[tuple[str, str]], float, float]]
+_COUNTED = tuple[
+    list[tuple[Service, tuple[PeerTraffic, ...]]], Mapping[str, str], Mapping[str, float]
+]
 
 
 # Of what is no value of a recording's types: a text that is no Unicode, a number beyond 64 bits.
@@ -299,6 +306,8 @@ def _lean(value: Any) -> Any:
     if kind is Used:
         usage = value.usage.items()
         return [(space, sorted(labels), *used) for (space, labels), used in usage]
+    if kind is Counted:
+        return _lean(([*value.peers.items()], value.entries, value.flowing_mbps))
     if is_dataclass(kind):
         named = {
             name: _lean(held)
@@ -339,6 +348,7 @@ class _OfObject(msgspec.Struct, frozen=True):
 
 _OBJECT_DECODERS = {name: _decoder(kind) for name, kind in _OBJECTS.items()}
 _RELISTED, _OF_OBJECT, _USAGE = map(_decoder, (_Relisted, _OfObject, _WORKLOADS))
+_TRAFFIC = _decoder(_COUNTED)
 
 
 def _object(named: tuple[str, Raw]) -> ClusterObject:
@@ -358,6 +368,11 @@ def _relisted(data: Raw) -> Changed:
 
 def _used(data: Raw) -> Used:
     return Used({(space, labels): (cores, size) for space, labels, cores, size in _USAGE(data)})
+
+
+def _counted(data: Raw) -> Counted:
+    peers, entries, flowing_mbps = _TRAFFIC(data)
+    return Counted(dict(peers), entries, flowing_mbps)
 
 
 def _changed(decode: Callable[[Raw], Any], data: Raw) -> Changed:
@@ -384,5 +399,6 @@ _SPECIAL: Mapping[type, Callable[[Raw], Recorded]] = {
         ports.ObjectDeleted(_object(_OF_OBJECT(data).object))
     ),
     Used: _used,
+    Counted: _counted,
 }
 _DECODERS = dict(_decoders())

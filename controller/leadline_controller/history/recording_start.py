@@ -26,6 +26,7 @@ from leadline_controller.history.recorded import (
     Began,
     Born,
     Changed,
+    Counted,
     Entry,
     Learnt,
     Pinged,
@@ -93,6 +94,7 @@ class Start:
         self._pulls: dict[str, deque[ImagePull]] = {}
         self._images: OrderedDict[str, Learnt] = OrderedDict()
         self._used: Used | None = None
+        self._counted: Counted | None = None
 
     @classmethod
     def of(cls, began: Began) -> "Start":
@@ -120,6 +122,8 @@ class Start:
                 _newest(self._images, image, _IMAGES, what)
             case Used():
                 self._used = what
+            case Counted():
+                self._counted = what
         return True
 
     def _change(self, change: ClusterChange) -> bool:
@@ -174,6 +178,8 @@ class Start:
                 del self._pulls[node]
         if self._used is not None:
             yield self._used
+        if self._counted is not None:
+            yield self._counted
 
     def _board(self, node: str) -> _Board:
         board = self._boards.get(node) or _Board()

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from leadline_controller.history import older
 
 APPLICATION_ID = 0x4C454144  # "LEAD"
-VERSION = 4
+VERSION = 5
 # A higher version is a flipped bit and no newer Leadline.
 _LATEST_VERSION = 1000
 _MAGIC = b"SQLite format 3\x00"
@@ -30,7 +30,8 @@ LARGEST_ID = 2**62
 # started_unix_s: when that run of the machine began, by its wall clock. The ids of decisions grow
 # with time: one that is made again gets a new one. record: JSON of store.Stored. explanation: see
 # explanation.encode. points: see telemetry/series.py. Of shadows, record: JSON of a ShadowDecision;
-# outcome: JSON of its Later, empty if there is none, NULL until it is measured.
+# outcome: JSON of its Later, empty if there is none, NULL until it is measured. The one row of
+# traffic is the newest document of its graph.
 _BOOTS = (
     "CREATE TABLE boots (id INTEGER PRIMARY KEY, boot TEXT NOT NULL UNIQUE, started_unix_s REAL)"
 )
@@ -51,6 +52,7 @@ _SHADOWS = (
     " record TEXT NOT NULL, outcome TEXT)",
     "CREATE INDEX shadows_due ON shadows (id) WHERE outcome IS NULL",
 )
+_TRAFFIC = "CREATE TABLE traffic (id INTEGER PRIMARY KEY CHECK (id = 1), document BLOB NOT NULL)"
 
 # Our statements are plain, so SQLITE_ERROR means damaged tables. Only an endless tree of pages
 # takes so much of the processor that an operation is interrupted.
@@ -204,8 +206,10 @@ def _upgrade(connection: sqlite3.Connection) -> None:
                 connection.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             if version:
                 older.end(connection)
-        for statement in _SHADOWS:
-            connection.execute(statement)
+        if version < older.WITH_SHADOWS:
+            for statement in _SHADOWS:
+                connection.execute(statement)
+        connection.execute(_TRAFFIC)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -217,6 +221,6 @@ def _tables(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
 
 def _our_tables() -> set[tuple[object, ...]]:
     with closing(sqlite3.connect(":memory:")) as fresh:
-        for statement in (_BOOTS, *_DECISIONS, _SERIES, *_SHADOWS):
+        for statement in (_BOOTS, *_DECISIONS, _SERIES, *_SHADOWS, _TRAFFIC):
             fresh.execute(statement)
         return _tables(fresh)

@@ -51,6 +51,7 @@ _FULL, _PRUNED_TO = 0.95, 0.9
 # exceeds its share the most, a tenth is deleted at once.
 _SHADOWS = -1  # beside the steps of series, and 0 for decisions
 _SHARES = {0: 0.45, FINE.step_s: 0.2, COARSE.step_s: 0.15, _SHADOWS: 0.1}
+_MOST_OF_TRAFFIC = 0.1
 _SIZES = (
     "SELECT 0, count(*), sum(length(record) + length(explanation) + 2 * length(pod) + 40)"
     " FROM decisions UNION ALL"
@@ -180,6 +181,27 @@ class Store:
                 shadowed.delete_old(connection, self._now(), self._max_age_s)
 
         return self._written(put)
+
+    def write_traffic(self, document: bytes) -> bool:
+        """Store the document of the traffic in place of the one before. False if the disk can't be
+        written. One that takes more than a tenth of the file is left out."""
+        if len(document) > self._max_bytes * _MOST_OF_TRAFFIC:
+            return True
+
+        def put(connection: sqlite3.Connection) -> None:
+            with self._transaction(connection):
+                connection.execute("INSERT OR REPLACE INTO traffic VALUES (1, ?)", (document,))
+
+        return self._written(put)
+
+    def traffic(self) -> bytes:
+        """The document of the traffic; empty if there is none."""
+
+        def read(connection: sqlite3.Connection) -> bytes:
+            found = connection.execute("SELECT document FROM traffic").fetchone()
+            return found[0] if found and isinstance(found[0], bytes) else b""
+
+        return self._asked(read, b"")
 
     def measure_shadows(self) -> bool:
         """Store what the series say of both boards after decisions of shadows that are some time

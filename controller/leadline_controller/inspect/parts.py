@@ -23,6 +23,7 @@ from leadline_controller.serve.settings import Unserved
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerStatus
 from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.traffic.graph import TrafficGraph
 
 BROKER, API_SERVER = "broker", "API server"
 
@@ -105,6 +106,8 @@ class Parts(Observed, Protocol):
     rescheduler: Rescheduler
     probe_scheduler: ProbeScheduler
     session: BrokerSession
+    # Who talks to whom.
+    traffic_graph: TrafficGraph
     # None without a Kubernetes cluster.
     api_server: ReachabilityLog | None
     # None if no registry is asked.

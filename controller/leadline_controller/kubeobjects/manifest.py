@@ -84,6 +84,7 @@ def read_node(manifest: object, path: str = "node") -> Node:
             if each.get("type") in ("InternalIP", "ExternalIP")
             and (address := read_unicast(each.get("address", "")))
         ),
+        pod_networks=tuple(spec.pod_cidrs or ()),
     )
 
 

@@ -309,6 +309,7 @@ class Taint(Part):
 class NodeSpec(Part):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    pod_cidrs: tuple[str, ...] | None = field(default=(), name="podCIDRs")
 
 
 class ListedImage(Part):

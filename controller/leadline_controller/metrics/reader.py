@@ -25,10 +25,12 @@ from leadline_controller.serve.settings import MetricsSettings
 from leadline_controller.telemetry.link_status import PairTable
 from leadline_controller.telemetry.nearest import nearest
 from leadline_controller.telemetry.state import BoardTable
+from leadline_controller.traffic.edges import MINUTE_S, TrafficEdge
 
 _BYTES_PER_MBIT = 125_000
 _QUEUES = ("active", "backoff", "unschedulable", "in_progress", "held")
 _MAX_LINKS = 20_000  # series of each metric
+_MAX_EDGES = 100
 # Column of the state -> metric, and by what its values are multiplied.
 _COLUMNS: Mapping[str, tuple[str, str, float]] = {
     "cpu_percent": ("cpu_usage_ratio", "Busy share of all cores.", 0.01),
@@ -125,6 +127,11 @@ class MetricsReader:
         yield _gauge("rescheduling_paused", "Whether nothing is moved.", is_paused)
         answers = inspection.session.status().answers(inspection.clock.now_s())
         yield _gauge("mqtt_connected", "Whether the broker is connected and answers.", answers)
+        dropped = CounterMetricFamily(
+            "leadline_traffic_edges_dropped", "Edges that were dropped as there were too many."
+        )
+        dropped.add_metric([], inspection.traffic_graph.dropped)
+        yield dropped
         if inspection.shadow is not None:
             shadows = CounterMetricFamily(
                 "leadline_shadow_decisions",
@@ -221,6 +228,7 @@ class MetricsReader:
                 yield _lines(f"{prefix}_{name}", text, labels, values)
         running = len(budget.running)
         yield _lines("probe_running_tests", "Bandwidth tests in progress.", [""], [running])
+        yield from _traffic(inspection.traffic_graph.edges(inspection.clock.now_s()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +283,26 @@ def _boards(table: BoardTable, openmetrics: bool) -> Iterator[str]:
     yield _lines(
         "board_lost_messages", help_text, labels, table.lost, "counter", openmetrics=openmetrics
     )
+
+
+def _traffic(edges: Sequence[TrafficEdge]) -> Iterator[str]:
+    """The largest of these edges, the largest first."""
+    shown = [
+        (
+            f'{{source="{_escaped(edge.source.name)}",'
+            f'destination="{_escaped(edge.destination.name)}",port="{edge.port}"}}',
+            rates,
+        )
+        for edge in edges[:_MAX_EDGES]
+        if (rates := edge.rates.get(MINUTE_S)) is not None
+    ]
+    labels = [label for label, _ in shown]
+    for name, help_text, values in (
+        ("bytes", "Both directions.", [each.mbps * _BYTES_PER_MBIT for _, each in shown]),
+        ("packets", "Both directions.", [each.packets_per_s for _, each in shown]),
+        ("connections", "Those that began.", [each.connections_per_s for _, each in shown]),
+    ):
+        yield _lines(f"traffic_{name}_per_second", help_text, labels, values)
 
 
 def _links(links: PairTable, ends: Sequence[tuple[str, str]], pairs: Ints) -> Iterator[str]:

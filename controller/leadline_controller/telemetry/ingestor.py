@@ -17,6 +17,7 @@ from leadline_controller.telemetry.collectors import printable
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
+from leadline_controller.telemetry.traffic import BoardTraffic
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 NOT_LEASED = "not_leased"
 OVER_LEASE = "over_lease"
 TOO_OFTEN = "too_often"
+TOO_OLD = "too_old"
 # Five of each of 5,000 nodes. Clients of the broker may invent more.
 _TOPICS_KEPT = 25_000
 _SHORT = 120
@@ -86,6 +88,7 @@ class TelemetryIngestor:
             topics.Kind.REPORT: self._report,
             topics.Kind.RTT: self._rtt,
             topics.Kind.BANDWIDTH: self._bandwidth,
+            topics.Kind.TRAFFIC: self._traffic,
         }
 
     def ingest(
@@ -204,6 +207,15 @@ class TelemetryIngestor:
             if test is not None:
                 self._state.bandwidth(test)
 
+    def _traffic(self, topic: topics.Topic, message: pb.TrafficReport, stamp: Stamp) -> None:
+        node, counted_s = topic.node, stamp.measured_s
+        if stamp.retained or not stamp.is_dated:
+            self._refuse_numbered(topic, stamp, TOO_OLD)
+        elif self._state.traffic.comes_too_soon(node, counted_s):
+            self._refuse_numbered(topic, stamp, TOO_OFTEN)
+        else:
+            self._state.traffic_report(stamp, BoardTraffic.of(node, counted_s, message))
+
     def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
         """Refuse a result without a lease; record its number, so that it is not lost."""
         if self._state.count_refused_sequence(topic.node, stamp):
@@ -213,7 +225,8 @@ class TelemetryIngestor:
 _REFUSALS = {
     NOT_LEASED: "no lease of this controller allows it; another one leads, or led before",
     OVER_LEASE: "it is more than its lease allows",
-    TOO_OFTEN: "it comes more often than its lease allows",
+    TOO_OFTEN: "it comes more often than it may",
+    TOO_OLD: "nobody knows when it was counted",
 }
 _OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome.items()}
 
@@ -226,7 +239,7 @@ def _round_of(peer: pb.Rtt) -> PingRound:
 
 
 def _stamp(
-    message: pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport,
+    message: pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport | pb.TrafficReport,
     sent_s: float,
     *,
     retained: bool,

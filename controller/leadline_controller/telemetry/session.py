@@ -56,7 +56,10 @@ _STABLE_S = 30.0  # after a longer session, what was learned of the broker may b
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
 _TELEMETRY = f"{topics.ROOT}/"
-_KINDS = (*_RETAINED, topics.Kind.REPORT, topics.Kind.RTT, topics.Kind.BANDWIDTH)
+_KINDS = (
+    *_RETAINED,
+    *(topics.Kind.REPORT, topics.Kind.RTT, topics.Kind.BANDWIDTH, topics.Kind.TRAFFIC),
+)
 
 
 @dataclass(frozen=True, slots=True)

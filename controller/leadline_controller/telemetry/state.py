@@ -30,6 +30,7 @@ from leadline_controller.telemetry.links import LinkState
 from leadline_controller.telemetry.pair_tests import PairTest
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
+from leadline_controller.telemetry.traffic import BoardTraffic, TrafficReports
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class TelemetryState:
     messages. accepted_kinds: these by the kind of their topic, with each status.
     bandwidth_changes: how often the bandwidth of a node, or whether that is a lower bound,
     changed. contradicting: the nodes whose ROUND_TRIPS or BANDWIDTHS contradict those of their
-    peers. observer: is told what is accepted.
+    peers. observer: is told what is accepted. traffic: what the boards counted, until it is taken.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -154,6 +155,7 @@ class TelemetryState:
         self.ttl = ttl
         self.is_passive = is_passive
         self.observer: TelemetryObserver | None = None
+        self.traffic = TrafficReports()
         self.refused: Counter[str] = Counter()
         self.accepted = 0
         self.accepted_kinds: Counter[str] = Counter()
@@ -320,6 +322,14 @@ class TelemetryState:
         """Accept one end's report of a bandwidth test. False when it is not current."""
         with self._lock:
             return self._accept(node, stamp) is not None
+
+    def traffic_report(self, stamp: Stamp, counted: BoardTraffic) -> bool:
+        """Keep what a board counted. False when it is not current."""
+        with self._lock:
+            if self._accept(counted.node, stamp) is None:
+                return False
+            self.traffic.add(counted)
+            return True
 
     def bandwidth(self, test: BandwidthTest) -> None:
         """Store the result of a bandwidth test on which both ends agree."""

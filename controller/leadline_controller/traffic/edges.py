@@ -34,7 +34,8 @@ class TrafficEdge:
     source: End
     destination: End
     port: int  # on which `destination` answers; 0 if many or none
-    rates: Mapping[float, Rates] = field(default_factory=dict)  # by the length of time, WINDOWS_S
+    # By the length of time, WINDOWS_S; the last minute only if one of the ends reported in it.
+    rates: Mapping[float, Rates] = field(default_factory=dict)
     # The connections that began and the packets of the rarer direction, of the last hour; requests
     # are between them.
     requests_per_s: tuple[float, float] = (0.0, 0.0)

@@ -40,10 +40,18 @@ from leadline_controller.framework.ports import (
     PodUsage,
     UsageSource,
 )
+from leadline_controller.framework.traffic import Traffic
 from leadline_controller.history import times
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.record import Change, DecisionRecord
-from leadline_controller.history.recorded import Decided, Learnt, Pulled, Recorded, Used
+from leadline_controller.history.recorded import (
+    Counted,
+    Decided,
+    Learnt,
+    Pulled,
+    Recorded,
+    Used,
+)
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.times import Moment
 from leadline_controller.homeassistant.publisher import StatePublisher
@@ -79,6 +87,7 @@ from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.traffic.graph import TrafficGraph
 from leadline_controller.wiring.recording import recording
 from leadline_controller.wiring.rules import scheduling_rule, shadow_strategies
 
@@ -140,13 +149,15 @@ class Controller:
 
         budget = settings.budget
         has_tests = budget.link_time_share > 0 and budget.bytes_per_day > 0
+        offset_s = partial(_unix_offset_s, now, self.clock)
         self.state = ClusterState(
             assumes_load=settings.assumed_load,
-            unix_offset_s=partial(_unix_offset_s, now, self.clock),
+            unix_offset_s=offset_s,
             now_s=self.clock.now_s,
         )
         self.telemetry = TelemetryState(settings.ttl, is_passive=not has_tests)
         self.sampler = Sampler(self.telemetry, settings.anchors)
+        self.traffic_graph = TrafficGraph(self.telemetry.traffic, offset_s, self.state.has_maker)
         self.history = Recorder(settings.decisions, now)
         # Drawn without one, and recorded, so that recorded decisions can be made again.
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
@@ -280,6 +291,10 @@ class Controller:
                 self.state, self.settings.profiles, self.clock, self._profiles_changed
             ),
             loops.learn_use(self.state, self.telemetry, self.clock),
+            loops.follow_traffic(
+                *(self.traffic_graph, self.state, self.history, self._use_traffic),
+                *(self.leadership, self.clock),
+            ),
         ]
 
     async def follow(self) -> None:
@@ -397,6 +412,10 @@ class Controller:
     def _learn(self, image: str, digest: str, layers: Mapping[str, Layers]) -> set[str]:
         self._record(Learnt(image, digest, layers))
         return self.state.images.learn(image, digest, layers)
+
+    def _use_traffic(self, traffic: Traffic) -> None:
+        self._record(Counted(traffic.peers, traffic.entries, traffic.flowing_mbps))
+        self.state.use_traffic(traffic)
 
     def _profiles_changed(self) -> None:
         if self.recording is not None and self.state.listed:

@@ -15,10 +15,12 @@ from leadline_controller.framework.ports import (
     PodDeleted,
     Relisted,
 )
+from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.history.recorded import (
     Began,
     Born,
     Changed,
+    Counted,
     Decided,
     Entry,
     Learnt,
@@ -101,6 +103,15 @@ def story(minutes: int = 3) -> list[Entry]:
         *(Entry(100.2, Born(Agent(name, True), stamp(1, 100.0))) for name in "ab"),
         Entry(100.3, Learnt("web:1", "web@sha256:1", {"": ()})),
         Entry(100.4, Used({("default", frozenset({("app", "web")})): (0.2, 1e8)})),
+        Entry(
+            100.5,
+            Counted(
+                {("default", frozenset({("app", "web")})): (PeerTraffic("a", "node/a", 1, 2, 3),)},
+                {"192.0.2.7": "a"},
+                {"a": 0.5},
+            ),
+        ),
+        Entry(100.6, Counted({}, {}, {})),
     ]
     for minute in range(minutes):
         at_s = 101.0 + 60 * minute

@@ -39,6 +39,7 @@ from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.session import BrokerStatus
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_controller.traffic.graph import TrafficGraph
 from leadline_wire.v1 import control_pb2 as pb
 
 from tests.support.memory_cluster import MemoryCluster
@@ -91,12 +92,14 @@ class FakeParts:
     shadow: Any = None
     history: Any = None
     recording: Any = None
+    traffic_graph: Any = None
 
     def __post_init__(self) -> None:
         harness = self.harness
         self.telemetry, self.state = harness.telemetry, harness.cluster
         self.decisions, self.sampler = harness.decisions, harness.sampler
         self.history = self.history or harness.history
+        self.traffic_graph = self.traffic_graph or TrafficGraph(harness.telemetry.traffic)
         self.leadership: Any = harness.turn
         self.clock: Any = SimpleNamespace(now_s=lambda: harness.now_s)
         self.started_s = 0.0

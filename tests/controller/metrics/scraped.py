@@ -21,6 +21,7 @@ from leadline_controller.telemetry.session import BrokerStatus
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from tests.controller.inspect.harness import ControllerHarness, FakeParts, example_controller
+from tests.controller.traffic.traffic_builder import Cluster, flow, replica
 
 
 def controllers_metrics(folder: Path) -> str:
@@ -36,7 +37,12 @@ def controllers_metrics(folder: Path) -> str:
     harness.place(Pod("default", "huge", uid="u", requests={"cpu": 10**9}), PENDING)
     harness.source.shadow = SimpleNamespace(counts=lambda: {("netsched", "same"): 3})
     history = Recorder(HistorySettings(folder / "decisions.db"))
-    source = MetricsSource(replace(known(harness), history=history), instruments, MetricsSettings())
+    web, db = replica("web", 1, 5), replica("db", 2, 6)
+    cluster = Cluster(2, [web, db])
+    cluster.report("n1", flow(web.ip, db.ip))
+    cluster.update()
+    parts = replace(known(harness), history=history, traffic_graph=cluster.graph)
+    source = MetricsSource(parts, instruments, MetricsSettings())
     return MetricsReader(source).begin()(False).decode()
 
 

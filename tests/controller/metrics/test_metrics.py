@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from tests.controller.inspect.harness import ControllerHarness, example_controller, pod
 from tests.controller.metrics.scraped import Samples, read, reader, samples, value
+from tests.controller.traffic.traffic_builder import Cluster, flow, replica
 
 HOSTILE = 'a"} 1\nleadline_leader 0 # \\'
 
@@ -87,6 +88,32 @@ def test_no_name_that_a_board_chooses_can_add_a_sample() -> None:
         assert value(found, "leader") == 1.0
         labels = {"node": HOSTILE, "model": HOSTILE, "agent_version": HOSTILE}
         assert value(found, "board_info", **labels) == 1.0
+
+
+def test_the_100_largest_edges_are_shown_in_base_units() -> None:
+    web = replica("web", 1, 5)
+    pods = [replica(f"app-{number}", 2, number) for number in range(2, 122)]
+    cluster = Cluster(2, [web, *pods])
+    flows = [flow(web.ip, pod.ip, 6000 * int(pod.ip.split(".")[3])) for pod in pods]
+    cluster.report("n1", *flows)
+    cluster.update()
+    harness = example_controller()
+    harness.source.traffic_graph = cluster.graph
+    found = read(reader(harness))
+    shown = {
+        dict(labels)["destination"]
+        for name, labels in found
+        if name == "leadline_traffic_bytes_per_second"
+    }
+    assert shown == {f"shop/app-{number}" for number in range(22, 122)}
+    labels = {"source": "shop/web", "destination": "shop/app-50", "port": "80"}
+    assert value(found, "traffic_bytes_per_second", **labels) == pytest.approx(5000.0)
+    assert value(found, "traffic_packets_per_second", **labels) == pytest.approx(15.0)
+    assert value(found, "traffic_connections_per_second", **labels) == pytest.approx(1.0)
+    assert value(found, "traffic_edges_dropped_total") == 0.0
+    harness.now_s = cluster.now_s = 2000.0
+    cluster.update()
+    assert math.isnan(value(read(reader(harness)), "traffic_bytes_per_second", **labels))
 
 
 def meshed(boards: int) -> ControllerHarness:

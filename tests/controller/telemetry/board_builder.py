@@ -58,6 +58,13 @@ class BoardMessages:
             **fields,
         )
 
+    def traffic(self, *flows: pb.Flow, age_ms: int | None = 0, **fields: Any) -> pb.TrafficReport:
+        """What it counted in the minute before `age_ms` ago."""
+        fields = {"duration_ms": 60_000, **fields}
+        return pb.TrafficReport(
+            origin=self.origin(), timing=self.timing(age_ms), flows=flows, **fields
+        )
+
     def sent(self, lease: pb.BandwidthLease) -> pb.BandwidthReport:
         """A client's report that it gave all bytes of its lease to TCP, in a second."""
         return self.bandwidth(

@@ -279,9 +279,9 @@ def test_a_refused_subscription_is_logged_with_what_to_do(caplog: pytest.LogCapt
     session = RunningSession("broker.example", 8883).session
     refused = ReasonCode(PacketTypes.SUBACK, "Not authorized")
     granted = ReasonCode(PacketTypes.SUBACK, "Granted QoS 0")
-    session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, [granted] * 5, None)
+    session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, [granted] * 6, None)
     assert caplog.text == ""
-    reasons = [granted, refused, refused, granted, granted]
+    reasons = [granted, refused, refused, granted, granted, granted]
     session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, reasons, None)
     (record,) = caplog.records
     assert record.getMessage() == (

@@ -11,15 +11,18 @@ from leadline_controller.filters import EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.cycle import Rule, Strategy
 from leadline_controller.framework.options import OptionError, build, value_of_text
 from leadline_controller.framework.queueing_hints import NO_EVENT, ClusterEvent
+from leadline_controller.framework.traffic import Traffic
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.recorded import (
     Began,
     Born,
     Changed,
+    Counted,
     Entry,
     Learnt,
     Pinged,
     Pulled,
+    Recorded,
     Reported,
     Tested,
     Used,
@@ -132,13 +135,21 @@ class States:
             case Pulled(pull):
                 if (mbps := self.cluster.images.observe(pull)) is not None:
                     telemetry.pulled(pull.node, mbps, entry.at_s)
+            case _:
+                self._learn(entry.what)
+        return event if telemetry.bandwidth_changes == before else event | ClusterEvent.BANDWIDTH
+
+    def _learn(self, what: Recorded) -> None:
+        """Take in what is neither a change of the cluster nor a measurement of one board."""
+        match what:
             case Learnt(image, digest, layers):
                 self.cluster.images.learn(image, digest, layers)
             case Used(usage):
                 self.cluster.recent.use_usage(usage)
+            case Counted(peers, entries, flowing_mbps):
+                self.cluster.use_traffic(Traffic(peers, entries, flowing_mbps))
             case _:
                 pass
-        return event if telemetry.bandwidth_changes == before else event | ClusterEvent.BANDWIDTH
 
 
 def strategy_named(name: str, options: Mapping[str, object]) -> Strategy:
