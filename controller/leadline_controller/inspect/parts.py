@@ -1,6 +1,6 @@
 """The parts of a running controller that its servers read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from leadline_controller.serve.settings import Unserved
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerStatus
 from leadline_controller.telemetry.state import TelemetryState
+from leadline_controller.traffic.edges import TrafficEdge
 
 BROKER, API_SERVER = "broker", "API server"
 
@@ -49,6 +50,37 @@ class Prober(Protocol):
     """Says which addresses are probed."""
 
     address_policy: AddressPolicy
+
+
+class Counts(Protocol):
+    """Says what traffic boards have counted."""
+
+    @property
+    def dropped(self) -> int:
+        """How many edges were too many."""
+        ...
+
+    def edges(self, now_s: float) -> list[TrafficEdge]:
+        """All, those with the most bytes of the last hour first."""
+        ...
+
+    def reporting(self, now_s: float) -> Mapping[str, float]:
+        """The nodes that report traffic, and how old the last report of each is, s."""
+        ...
+
+
+class NoCounts:
+    """Of boards that count nothing."""
+
+    dropped = 0
+
+    def edges(self, now_s: float) -> list[TrafficEdge]:  # noqa: ARG002  # at no time
+        """None."""
+        return []
+
+    def reporting(self, now_s: float) -> Mapping[str, float]:  # noqa: ARG002  # at no time
+        """None."""
+        return {}
 
 
 class Observed(Protocol):
@@ -92,6 +124,11 @@ class Observed(Protocol):
     @property
     def session(self) -> Broker:
         """With the broker."""
+        ...
+
+    @property
+    def traffic_graph(self) -> Counts:
+        """Who talks to whom."""
         ...
 
 

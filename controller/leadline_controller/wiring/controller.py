@@ -47,6 +47,7 @@ from leadline_controller.history.recorded import Decided, Learnt, Pulled, Record
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.times import Moment
 from leadline_controller.homeassistant.publisher import StatePublisher
+from leadline_controller.inspect.parts import Counts, NoCounts
 from leadline_controller.inspect.status import Diagnosis
 from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.leaderelection.elector import SOLE_LEADER
@@ -147,6 +148,7 @@ class Controller:
         )
         self.telemetry = TelemetryState(settings.ttl, is_passive=not has_tests)
         self.sampler = Sampler(self.telemetry, settings.anchors)
+        self.traffic_graph: Counts = NoCounts()
         self.history = Recorder(settings.decisions, now)
         # Drawn without one, and recorded, so that recorded decisions can be made again.
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
