@@ -92,8 +92,13 @@ class TrafficReader:
 
     def response(self, of: str = "") -> pb.GetTrafficResponse:
         """All edges, or those in which this takes part; see GetTrafficRequest."""
+        found = self.response_head()
+        found.edges.extend(each.message for each in self.read(of))
+        return found
+
+    def response_head(self) -> pb.GetTrafficResponse:
+        """The answer without its edges."""
         return pb.GetTrafficResponse(
-            edges=(each.message for each in self.read(of)),
             report_age_s=min(self._ages_s.values(), default=None),
             nodes=sorted(self._ages_s, key=in_order),
             dropped=self._dropped,
@@ -249,7 +254,8 @@ class TrafficReader:
 
     def _share(self, links: Links, mbps: float) -> float:
         """The most that so much traffic takes of a link; 0 if it takes none, NaN if unknown."""
-        share = mbps * links.part / self.capacity_mbps(links.a, links.b)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a node may state 0
+            share = mbps * links.part / self.capacity_mbps(links.a, links.b)
         share = share[np.isfinite(share)]
         if not links.part.size:
             return 0.0
