@@ -27,7 +27,7 @@ _WIDE = (
     "PORT",
 )
 _DECLARED, _ONE_SIDED = "~", "*"
-_NOBODY = "no board reports traffic: docs/traffic.md says how a board counts its connections"
+_NOBODY = "no board reports traffic: set agent_flows in the inventory, see docs/traffic.md"
 
 
 @click.command(epilog="Example: leadline traffic --sort-by=-share -o wide")

@@ -247,6 +247,8 @@ export class MapView {
         const [one, other] = [this.#spots[numbers.get(link.a)], this.#spots[numbers.get(link.b)]];
         const length = Math.hypot(one.x - other.x, one.y - other.y);
         const near = this.#nodes.length > 20 && !isTraffic(link) ? Math.min(1, Math.max(0.3, 130 / length)) : 1;
+        // Of many links those that traffic hardly loads would cover the others.
+        const idle = many && isTraffic(link) && (level < 0 || level > 2) ? 0.4 : 1;
         const colour = unreachable ? paint.bad : level < 0 ? paint.unknown : paint.levels[level];
         return {
           source: numbers.get(link.a),
@@ -254,7 +256,7 @@ export class MapView {
           lineStyle: {
             color: colour,
             type: link.flapping ? [8, 3, 2, 3] : line.type,
-            opacity: line.opacity * (many ? 0.8 : 1) * near * (isFaded(link.a, link.b) ? FADED : 1),
+            opacity: line.opacity * (many ? 0.8 : 1) * near * idle * (isFaded(link.a, link.b) ? FADED : 1),
             width: (many ? 0.6 : 1) * near * this.#width(link),
           },
         };

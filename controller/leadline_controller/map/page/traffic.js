@@ -75,7 +75,7 @@ export class Traffic {
     if (this.#store.now.recorded) return "A recording has no traffic.";
     const { edges, edges_total: total, lines, lines_total: links } = this.#answer;
     const words = [reported(this.#answer)];
-    if (edges.length < total) words.push(`The ${edges.length} largest of ${total} pairs count.`);
+    if (edges.length < total) words.push(`The ${edges.length} largest of ${total} pairs are shown.`);
     if (lines.length < links) words.push(`The ${lines.length} busiest of ${links} links are drawn.`);
     if (this.#store.past) words.push("Traffic is shown as it is now: its past is not kept.");
     return words.join(" ");
@@ -90,7 +90,7 @@ export function reported({ reporting, report_age_s: age, edges }) {
     return `${who} ${verb} connections, last reported ${format.age(age)} ago.`;
   }
   const drawn = edges.length ? " What is shown is declared by pods." : "";
-  return `No board counts its connections: docs/traffic.md says how to switch it on.${drawn}`;
+  return `No board counts its connections: set agent_flows in the inventory, see docs/traffic.md.${drawn}`;
 }
 
 /** Show edges in a table. */
