@@ -25,6 +25,7 @@ from leadline_controller.traffic.edges import DAY_S, HOUR_S, MINUTE_S, End, Rate
 NODE = "node/"  # before the name of a node
 # Of an end on more nodes, those with the most of its pods stand for all.
 _MOST_NODES = 256
+_MOST_COLUMNS = 1024  # of round trips, kept while edges are read
 
 
 class Links(NamedTuple):
@@ -34,6 +35,14 @@ class Links(NamedTuple):
     a: Ints
     b: Ints
     part: Floats
+
+
+class _Spread(NamedTuple):
+    """Where the pods of an end are: the indexes of m nodes, those with the most first, and the
+    share of the pods on each, 1 in sum; shape (m,)."""
+
+    nodes: Ints
+    share: Floats
 
 
 class ReadEdge(NamedTuple):
@@ -81,7 +90,10 @@ class TrafficReader:
         self._services: dict[str, Selector] = {
             f"{each.namespace}/{each.name}": each.selector for each in services if each.selector
         }
+        self._capacity_mbps = self._view.bandwidth_capacity_mbps()
+        self._columns: dict[int, Floats] = {}
         self._expected: dict[str, Floats] = {}
+        self._spreads: dict[str, _Spread] = {}
 
     def knows(self, of: str) -> bool:
         """Whether there is such a workload, node or address."""
@@ -123,8 +135,7 @@ class TrafficReader:
     def capacity_mbps(self, a: Ints, b: Ints) -> Floats:
         """What the links between m pairs of nodes can do, a < b: as tested, else as the slower node
         can; Mbit/s, NaN if unknown; shape (m,)."""
-        of_nodes = self._view.bandwidth_capacity_mbps()
-        found: Floats = np.minimum(of_nodes[a], of_nodes[b])
+        found: Floats = np.minimum(self._capacity_mbps[a], self._capacity_mbps[b])
         codes, mbps = self._tested
         if codes.size:
             wanted = a * len(self._view) + b
@@ -232,7 +243,8 @@ class TrafficReader:
             source_nodes={self.name(node): pods for node, pods in nodes[0].items()},
             destination_nodes={self.name(node): pods for node, pods in nodes[1].items()},
         )
-        links, mbps = _links(*nodes), 0.0
+        spreads = self._spread(source), self._spread(destination)
+        links, mbps = _links(*spreads, len(self._view)), 0.0
         if declared is not None:
             made.declared_mbps = mbps = declared.mbps
         if counted is not None:
@@ -265,18 +277,17 @@ class TrafficReader:
         moves, stays = source, destination
         if source.workload is None:
             moves, stays = destination, source
-        expected_ms, at = self._expected_ms(stays), _weights(self._nodes_of(moves))
-        nodes = np.array(list(at), dtype=np.int64)
-        _set(made, "rtt_ms", float(np.array(list(at.values())) @ expected_ms[nodes]))
+        expected_ms, at = self._expected_ms(stays), self._spread(moves)
+        _set(made, "rtt_ms", float(at.share @ expected_ms[at.nodes]))
         if moves.workload is None:
             return
         made.moves = moves.name
-        open_nodes = np.flatnonzero(self._is_open & np.isfinite(expected_ms))
-        if open_nodes.size:
-            # Of equal ones that where most of its pods are.
-            least = expected_ms[open_nodes].min()
-            equal = open_nodes[expected_ms[open_nodes] == least].tolist()
-            best = max(equal, key=lambda node: at.get(node, 0.0))
+        open_ms = np.where(self._is_open, expected_ms, np.nan)
+        if not np.isnan(open_ms).all():
+            # Of equal ones that where most of its pods are; they come first.
+            least = np.nanmin(open_ms)
+            own = at.nodes[open_ms[at.nodes] == least]
+            best = int(own[0]) if own.size else int(np.nanargmin(open_ms))
             made.best_rtt_ms, made.best_node = float(least), self.name(best)
 
     @cached_property
@@ -284,38 +295,47 @@ class TrafficReader:
         """Whether a node is ready and schedulable, shape (n,)."""
         return np.array([x.ready and not x.unschedulable for x in self._view.nodes], dtype=np.bool_)
 
+    def _spread(self, end: End) -> _Spread:
+        found = self._spreads.get(end.name)
+        if found is None:
+            most = Counter(self._nodes_of(end)).most_common(_MOST_NODES)
+            pods = np.array([count for _, count in most], dtype=np.float64)
+            nodes = np.array([node for node, _ in most], dtype=np.int64)
+            found = self._spreads[end.name] = _Spread(nodes, pods / max(pods.sum(), 1.0))
+        return found
+
     def _expected_ms(self, end: End) -> Floats:
         """The mean round trip from each node to the pods of an end, ms, shape (n,), NaN if any is
         unknown. A pod on the same node takes none."""
         found = self._expected.get(end.name)
         if found is None:
             found = np.zeros(len(self._view))
-            for node, weight in _weights(self._nodes_of(end)).items():
-                column = self._view.links.rtt_ms_from(node)
-                column[node] = 0.0
-                found += weight * column
+            for node, share in zip(*(x.tolist() for x in self._spread(end)), strict=True):
+                found += share * self._rtt_ms_from(node)
             self._expected[end.name] = found
         return found
 
+    def _rtt_ms_from(self, node: int) -> Floats:
+        """As LinkTable has it, and 0 to itself. Estimates take a millisecond."""
+        column = self._columns.get(node)
+        if column is None:
+            column = self._view.links.rtt_ms_from(node)
+            column[node] = 0.0
+            if len(self._columns) == _MOST_COLUMNS:
+                self._columns.clear()
+            self._columns[node] = column
+        return column
 
-def _weights(nodes: Mapping[int, int]) -> dict[int, float]:
-    """Node -> the share of the pods that are there."""
-    most = Counter(nodes).most_common(_MOST_NODES)
-    total = sum(pods for _, pods in most)
-    return {node: pods / total for node, pods in most}
 
-
-def _links(source: Mapping[int, int], destination: Mapping[int, int]) -> Links:
-    """Each pod of one end exchanges the same with each of the other one."""
-    one, other = _weights(source), _weights(destination)
-    a, b = (np.array(list(each), dtype=np.int64) for each in (one, other))
-    part = np.outer(list(one.values()), list(other.values())).ravel()
-    ends = np.stack((np.repeat(a, len(b)), np.tile(b, len(a))), axis=1)
-    is_link = ends[:, 0] != ends[:, 1]
-    ends, part = np.sort(ends[is_link], axis=1), part[is_link]
-    ends, at = np.unique(ends, axis=0, return_inverse=True)
-    sums = np.bincount(at.ravel(), part, len(ends)).astype(np.float64)
-    return Links(ends[:, 0], ends[:, 1], sums)
+def _links(source: _Spread, destination: _Spread, count: int) -> Links:
+    """Each pod of one end exchanges the same with each of the other one. count: of all nodes."""
+    a = np.repeat(source.nodes, destination.nodes.size)
+    b = np.tile(destination.nodes, source.nodes.size)
+    part = np.multiply.outer(source.share, destination.share).ravel()
+    code = np.minimum(a, b) * count + np.maximum(a, b)
+    found, at = np.unique(code[a != b], return_inverse=True)
+    sums: Floats = np.bincount(at, part[a != b], found.size).astype(np.float64)
+    return Links(found // count, found % count, sums)
 
 
 def _rates(rates: Rates) -> pb.TrafficRates:
