@@ -31,10 +31,10 @@ def generate(out: Path) -> None:
     """
     include = str(files("grpc_tools") / "_proto")
     plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"
-    telemetry, images, shadow, *services = PROTOS
+    telemetry, images, shadow, traffic, *services = PROTOS
     common = ["protoc", f"-I{SOURCES}", f"-I{include}", f"--python_out={out}", f"--pyi_out={out}"]
     runs = (
-        [*common, telemetry, images, shadow],
+        [*common, telemetry, images, shadow, traffic],
         [
             *common,
             f"--grpc_python_out={out}",

@@ -101,6 +101,9 @@ PIXELS = """(variable) => {
     return found;
 }"""
 
+# Whether the layer of traffic says how many boards count.
+TRAFFIC_DRAWN = "() => /count/.test(document.querySelector('#traffic-note').textContent)"
+
 AXE = Path(__file__).parent / "vendor" / "axe.js"
 
 

@@ -77,6 +77,8 @@ class Cluster:
             unknown = {"agent": "unknown", "online": None}
             self.nodes[7] |= unknown | {"age_s": None, "bandwidth_mbps": None}
         self.links = self._links()
+        self.counts = True  # whether boards count their connections
+        self.edges = self._edges()
         self.decisions = [
             self.decision(f"web-{k}", self.nodes[k % boards]["name"], NOW_UNIX_S - 40 * k)
             for k in range(min(60, 3 * boards))
@@ -123,6 +125,75 @@ class Cluster:
             "bandwidth_kind": "exact" if tested else "unknown",
             "bandwidth_age_s": 100.0 if tested else None,
         }
+
+    def _edges(self) -> list[Json]:
+        """A shop of eleven services on each ten boards: the front's users, and who talks to whom.
+        The last one is only declared, and one end alone reports the first."""
+        draw = random.Random(len(self.nodes))
+        names = [node["name"] for node in self.nodes]
+        talks = (
+            *(("192.0.2.7", "front", 12.0), ("front", "cart", 4.0), ("front", "catalog", 9.0)),
+            *(("cart", "cart-db", 3.5), ("catalog", "catalog-db", 21.0), ("front", "pay", 0.4)),
+            *(("pay", "bank", 0.1), ("front", "queue", 1.5), ("queue", "ship", 1.1)),
+            *(("ship", "mail", 0.05), ("catalog", "search", 40.0), ("mail", "audit", 0.0)),
+        )
+        found = []
+        for shop in range(max(1, len(names) // 10)):
+            places = {name: draw.choice(names) for talk in talks for name in talk[:2]}
+            for source, destination, mbps in talks:
+                one, other = places[source], places[destination]
+                mbps = round(mbps * draw.uniform(0.3, 1.6), 2)
+                declared = destination == "audit"
+                user = source == "192.0.2.7"
+                rtt_ms = 0.0 if one == other else self.rtt_ms(names.index(one), names.index(other))
+                found.append(
+                    {
+                        "source": f"192.0.2.{7 + shop}" if user else f"shop-{shop}/{source}",
+                        "destination": f"shop-{shop}/{destination}",
+                        "port": 8080,
+                        "mbps": None if declared else mbps,
+                        "hour_mbps": None if declared else round(mbps * 0.8, 2),
+                        "declared_mbps": 2.0 if declared else None,
+                        "requests_per_s": [round(3 * mbps, 1), round(40 * mbps, 1)],
+                        "rtt_ms": rtt_ms,
+                        "best_rtt_ms": 0.0,
+                        "best_node": one if user else other,
+                        "moves": f"shop-{shop}/{destination if user else source}",
+                        "share": None if declared else min(1.0, mbps / 47) if rtt_ms else 0.0,
+                        "one_sided": user,
+                        "age_s": None if declared else 20.0,
+                        "source_nodes": [[one, 1]],
+                        "destination_nodes": [[other, 1]],
+                    }
+                )
+        return found
+
+    def traffic(self) -> Json:
+        edges = self.edges if self.counts else []
+        lines: dict[tuple[str, ...], Json] = {}
+        for edge in edges:
+            pair = tuple(sorted((edge["source_nodes"][0][0], edge["destination_nodes"][0][0])))
+            if pair[0] != pair[1]:
+                line = {"a": pair[0], "b": pair[1], "mbps": 0.0, "share": None, "edges": []}
+                line = lines.setdefault(pair, line | {"source": "declared", "edges_total": 0})
+                line["mbps"] += edge["mbps"] or edge["declared_mbps"] or 0.0
+                line["edges"].append([edge["source"], edge["destination"]])
+                line["edges_total"] += 1
+                if edge["share"] is not None:
+                    line["source"] = "counted"
+                    line["share"] = min(1.0, (line["share"] or 0.0) + edge["share"])
+        return {
+            "at_unix_s": NOW_UNIX_S,
+            **self.reporting(),
+            "edges_total": len(edges),
+            "lines_total": len(lines),
+            "edges": edges[:300],
+            "lines": list(lines.values())[:300],
+        }
+
+    def reporting(self) -> Json:
+        names = [node["name"] for node in self.nodes] if self.counts else []
+        return {"reporting": names, "report_age_s": 20.0 if self.counts else None}
 
     def decision(self, pod: str, node: str | None, unix_s: float) -> Json:
         return {
@@ -195,6 +266,14 @@ class Cluster:
             "metrics": [],
             "links": links,
             "links_total": len(links),
+            "traffic": {
+                **self.reporting(),
+                "edges": [
+                    edge
+                    for edge in (self.edges if self.counts else [])
+                    if name in (edge["source_nodes"][0][0], edge["destination_nodes"][0][0])
+                ],
+            },
         }
 
     def history(self, name: str, since: float, until: float, step: int) -> Json:
@@ -334,6 +413,8 @@ class _Handler(BaseHTTPRequestHandler):
             return cluster.overview(float(query["unix_s"]) if "unix_s" in query else None)
         if kind == "pairs":
             return cluster.pairs()
+        if kind == "traffic":
+            return cluster.traffic()
         if kind == "nodes":
             return cluster.board(unquote(rest))
         if kind == "history":

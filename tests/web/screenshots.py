@@ -13,11 +13,12 @@ from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from tests.lab.replay.synthetic import DACS, KUBE_DEFAULT, NETSCHED, outcomes
-from tests.web.browser import PHONE, chromium, page_of, ready
+from tests.web.browser import PHONE, TRAFFIC_DRAWN, chromium, page_of, ready
 from tests.web.canned import Canned, Cluster, served
 
 FOLDER = Path(__file__).parents[2] / "docs" / "map"
 BOARD, DECISION = "#/boards/cellar-5", "#/decisions/default%2Fweb-2"
+TRAFFIC = "#/"  # with this layer
 COLOURS = 160
 WINDOW = (1120, 800)
 COMPARISON = (1120, 1200)
@@ -28,6 +29,8 @@ PICTURES = {
     "map-40-dark": (40, "", WINDOW, True),
     "map-400": (400, "", WINDOW, False),
     "map-phone": (40, "", PHONE, True),
+    "traffic-40": (40, TRAFFIC, WINDOW, False),
+    "traffic-40-dark": (40, TRAFFIC, WINDOW, True),
     "pairs-4": (4, "#/pairs", WINDOW, False),
     "pairs-40": (40, "#/pairs", WINDOW, False),
     "pairs-400": (400, "#/pairs", WINDOW, True),
@@ -58,7 +61,11 @@ def _draw(
 ) -> None:
     with page_of(browser, window, dark) as (page, errors):
         page.goto(f"{server.address}/{view}")
-        if view:
+        if view == TRAFFIC:
+            ready(page)
+            page.select_option("#map-colour", "traffic")
+            page.wait_for_function(TRAFFIC_DRAWN)
+        elif view:
             page.wait_for_selector("#state[data-state=live]")
             page.wait_for_selector(".view:not([hidden]) canvas, #decision-scores td")
         else:

@@ -44,7 +44,7 @@ OPTIONAL: Mapping[str, tuple[str, str]] = {
 }
 # The commands in the help; those of other packages come last.
 _SECTIONS: Mapping[str, str] = {
-    "What is measured": "nodes node matrix watch budget images profile",
+    "What is measured": "nodes node matrix traffic watch budget images profile",
     "Where pods go, and why": "placements explain reschedule pause resume",
     "Whether all is well": "status doctor version",
     "Trying strategies": "strategies snapshot score compare recording replay map experiment lab",

@@ -27,6 +27,9 @@ NAME = "name"
 AGES = frozenset(("age_s", "confidence", "report_age_s", "first_age_s", "time"))
 # What changes all the time: a listing that is watched shows states, `leadline watch` the values.
 _VALUES = AGES | {"times", "metrics", "predicted_ms", "lost_messages"}
+# Those of traffic.
+_VALUES |= {"minute", "hour", "day", "requests_least_per_s", "requests_most_per_s"}
+_VALUES |= {"rtt_ms", "best_rtt_ms", "link_share"}
 _NUMBER = re.compile(r"[0-9.]+")
 _POLL_S = 2.0
 _TABLES = ("table", "wide")

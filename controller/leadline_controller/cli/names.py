@@ -11,6 +11,7 @@ from typing import Any
 import click
 import grpc
 from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import traffic_pb2
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
 
 from leadline_controller.cli.client import endpoint_of
@@ -38,10 +39,22 @@ def pods(context: click.Context, _parameter: click.Parameter, typed: str) -> lis
     return names or [key for key in keys if key.startswith(typed)]
 
 
+def ends(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    """The workloads, nodes and addresses with traffic whose names begin so: in --namespace, else
+    as the controller has them."""
+    found = _asked(context, "GetTraffic", traffic_pb2.GetTrafficRequest())
+    edges = [edge for answer in found for edge in answer.edges]
+    names = sorted({each.source for each in edges} | {each.destination for each in edges})
+    own = f"{context.params.get('namespace') or 'default'}/"
+    near = [name.removeprefix(own) for name in names if typed and name.startswith(own + typed)]
+    return near or [name for name in names if name.startswith(typed)]
+
+
 @contextmanager
 def suggesting(known: Callable[[click.Context, Any, str], list[str]], name: str) -> Iterator[None]:
     """Where the controller knows no such name, adds those that may be meant: in another namespace,
-    or spelled nearly so. known: `nodes` or `pods`."""
+    or spelled nearly so. known: `nodes`,
+    `pods` or `ends`."""
     try:
         yield
     except NotFound as error:

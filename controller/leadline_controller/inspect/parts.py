@@ -1,6 +1,6 @@
 """The parts of a running controller that its servers read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from leadline_controller.serve.settings import Unserved
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerStatus
 from leadline_controller.telemetry.state import TelemetryState
-from leadline_controller.traffic.graph import TrafficGraph
+from leadline_controller.traffic.edges import TrafficEdge
 
 BROKER, API_SERVER = "broker", "API server"
 
@@ -50,6 +50,37 @@ class Prober(Protocol):
     """Says which addresses are probed."""
 
     address_policy: AddressPolicy
+
+
+class Counts(Protocol):
+    """Says what traffic boards have counted."""
+
+    @property
+    def dropped(self) -> int:
+        """How many edges were too many."""
+        ...
+
+    def edges(self, now_s: float) -> list[TrafficEdge]:
+        """All, those with the most bytes of the last hour first."""
+        ...
+
+    def reporting(self, now_s: float) -> Mapping[str, float]:
+        """The nodes that report traffic, and how old the last report of each is, s."""
+        ...
+
+
+class NoCounts:
+    """Of boards that count nothing."""
+
+    dropped = 0
+
+    def edges(self, now_s: float) -> list[TrafficEdge]:  # noqa: ARG002  # at no time
+        """None."""
+        return []
+
+    def reporting(self, now_s: float) -> Mapping[str, float]:  # noqa: ARG002  # at no time
+        """None."""
+        return {}
 
 
 class Observed(Protocol):
@@ -95,6 +126,11 @@ class Observed(Protocol):
         """With the broker."""
         ...
 
+    @property
+    def traffic_graph(self) -> Counts:
+        """Who talks to whom."""
+        ...
+
 
 class Parts(Observed, Protocol):
     """A running controller. Read `image_lookup`, too, only in the event loop."""
@@ -106,8 +142,6 @@ class Parts(Observed, Protocol):
     rescheduler: Rescheduler
     probe_scheduler: ProbeScheduler
     session: BrokerSession
-    # Who talks to whom.
-    traffic_graph: TrafficGraph
     # None without a Kubernetes cluster.
     api_server: ReachabilityLog | None
     # None if no registry is asked.

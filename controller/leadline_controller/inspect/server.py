@@ -24,6 +24,7 @@ from leadline_wire.v1 import (
 )
 from leadline_wire.v1 import images_pb2 as pb_images
 from leadline_wire.v1 import shadow_pb2 as pb_shadow
+from leadline_wire.v1 import traffic_pb2 as pb_traffic
 
 from leadline_controller import __version__
 from leadline_controller.framework.node_table import CLASS_LABEL
@@ -40,6 +41,7 @@ from leadline_controller.inspect import (
 )
 from leadline_controller.inspect.nodes import NodeReader
 from leadline_controller.inspect.parts import Parts, unreachable
+from leadline_controller.inspect.traffic import TrafficReader
 from leadline_controller.scheduling.replica_order import removed_as
 from leadline_controller.serve.grpc_server import GrpcServer
 from leadline_controller.serve.settings import ServeSettings
@@ -173,6 +175,18 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         now = source.decisions.now()
         found = await asyncio.to_thread(comparisons, decisions, now)
         return shadows.response(source, found, truncated=truncated)
+
+    async def GetTraffic(
+        self, request: pb_traffic.GetTrafficRequest, context: Context
+    ) -> pb_traffic.GetTrafficResponse:
+        reader, of = TrafficReader(self._source), request.of
+        if of and not await asyncio.to_thread(reader.knows, of):
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"nothing known of {of[:300]!r}: expected namespace/name of a workload with pods, "
+                "node/name, or an address that pods talk to",
+            )
+        return await asyncio.to_thread(reader.response, of)
 
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context

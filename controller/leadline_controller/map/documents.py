@@ -112,16 +112,16 @@ def link(status: pb.LinkStatus) -> Json:
     return {
         "a": a,
         "b": b,
-        "rtt_ms": _field(status, "rtt_ms"),
-        "error_ms": _field(status, "rtt_error_ms"),
+        "rtt_ms": known(status, "rtt_ms"),
+        "error_ms": known(status, "rtt_error_ms"),
         "source": "bounded" if status.rtt_method == "mqtt" else status.rtt_source,
-        "age_s": _field(status, "rtt_age_s"),
-        "loss": _field(status, "loss"),
-        "jitter_ms": _field(status, "jitter_ms"),
+        "age_s": known(status, "rtt_age_s"),
+        "loss": known(status, "loss"),
+        "jitter_ms": known(status, "jitter_ms"),
         "flapping": status.flapping,
-        "bandwidth_mbps": _field(status, "bandwidth_mbps"),
+        "bandwidth_mbps": known(status, "bandwidth_mbps"),
         "bandwidth_kind": bandwidth_kind,
-        "bandwidth_age_s": _field(status, "bandwidth_age_s"),
+        "bandwidth_age_s": known(status, "bandwidth_age_s"),
     }
 
 
@@ -186,11 +186,11 @@ def explained(answer: pb.ExplainPodResponse) -> Json:
         "scores": [
             {
                 "node": score.node,
-                "total": _field(score, "total"),
+                "total": known(score, "total"),
                 "parts": {name: number(value) for name, value in score.parts.items()},
-                "report_age_s": _field(score, "report_age_s"),
-                "bandwidth_age_s": _field(score, "bandwidth_age_s"),
-                "rtt_age_s": _field(score, "rtt_age_s"),
+                "report_age_s": known(score, "report_age_s"),
+                "bandwidth_age_s": known(score, "bandwidth_age_s"),
+                "rtt_age_s": known(score, "rtt_age_s"),
             }
             for score in sorted(answer.scores, key=rank)
         ],
@@ -222,7 +222,8 @@ def history(node: str, answer: pb.GetHistoryResponse, steps: int) -> Json:
     }
 
 
-def _field(message: Any, name: str) -> float | None:
+def known(message: Any, name: str) -> float | None:
+    """A number of a message; None if it is not set."""
     return number(getattr(message, name)) if message.HasField(name) else None
 
 

@@ -43,6 +43,7 @@ from leadline_controller.history.recording_files import (
 from leadline_controller.history.store import HistorySettings, Store
 from leadline_controller.history.times import Moment
 from leadline_controller.inspect.nodes import NodeReader
+from leadline_controller.inspect.parts import NoCounts
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.map.feed import Recorded
 from leadline_controller.map.journal import PlacementJournal
@@ -102,6 +103,7 @@ class RecordedParts:
     shadow: Shadow | None = None
     advises = False
     leadership = SOLE_LEADER
+    traffic_graph = NoCounts()  # of it nothing is recorded
     # Which addresses the controller allowed is not recorded.
     address_policy = AddressPolicy((ip_network("0.0.0.0/0"), ip_network("::/0")))
 

@@ -23,8 +23,9 @@ from leadline_controller.history.record import DecisionRecord
 from leadline_controller.inspect import history, placements
 from leadline_controller.inspect.nodes import NodeReader
 from leadline_controller.inspect.parts import Observed
+from leadline_controller.inspect.traffic import TrafficReader
 from leadline_controller.logs import ErrorLog
-from leadline_controller.map import documents, past
+from leadline_controller.map import documents, past, traffic
 from leadline_controller.map.access import Access, LoginLimits
 from leadline_controller.map.feed import Feed, Recorded
 from leadline_controller.map.files import PageFile, page_files
@@ -57,6 +58,7 @@ _HEADERS = {
 _JSON = "application/json"
 _NO_NODE = "no node {!r}: neither the cluster nor an agent has it"
 _MOST_PAIRED = 300
+_TRAFFIC_S = 10.0  # for so long one answer serves all pages
 _MOST_LISTED, _LISTED = 200, 50
 _LONGEST_NAME = 512
 _MOST_METRICS = 32
@@ -128,6 +130,7 @@ class WebServer:
         self._followers = list[_Follower]()  # oldest first
         self._making = set[asyncio.Task[bytes]]()
         self._pairs: tuple[float, bytes] = (-math.inf, b"")
+        self._traffic: tuple[float, bytes] = (-math.inf, b"")
         self._server = HttpServer(
             "web",
             settings,
@@ -157,6 +160,7 @@ class WebServer:
             "/static/{path:.+}": self._static,
             "/api/overview": self._json(self._overview),
             "/api/pairs": self._json(self._all_pairs),
+            "/api/traffic": self._json(self._all_traffic),
             "/api/nodes/{name}": self._json(self._node),
             "/api/history": self._json(self._history),
             "/api/decisions": self._json(self._decisions),
@@ -302,6 +306,15 @@ class WebServer:
             ),
         )
 
+    async def _all_traffic(self, _: web.Request) -> bytes:
+        loop_s = asyncio.get_running_loop().time
+        made_s, body = self._traffic
+        if not loop_s() - made_s < _TRAFFIC_S:
+            reader = TrafficReader(self._source)
+            body = await asyncio.to_thread(traffic.document, reader, self._feed.unix_s())
+            self._traffic = (loop_s(), body)
+        return body
+
     async def _node(self, request: web.Request) -> bytes:
         name = _name(request.match_info["name"])
         picture, reader = await self._feed.refresh(), NodeReader(self._source)
@@ -311,7 +324,8 @@ class WebServer:
         links = await asyncio.to_thread(reader.links_of, name)
         shown = picture.nodes.get(name) or documents.node(status, (0.5, 1.0), (), placed=False)
         details = await asyncio.to_thread(documents.node_details, status, links)
-        return documents.encode({**shown, **details})
+        talks = await asyncio.to_thread(traffic.of_board, TrafficReader(self._source), name)
+        return documents.encode({**shown, **details, **talks})
 
     async def _history(self, request: web.Request) -> bytes:
         source, now = self._source, self._source.decisions.now()

@@ -25,7 +25,7 @@ class GetTrafficResponse(_message.Message):
     def __init__(self, edges: _Optional[_Iterable[_Union[TrafficEdge, _Mapping]]] = ..., report_age_s: _Optional[float] = ..., nodes: _Optional[_Iterable[str]] = ..., dropped: _Optional[int] = ...) -> None: ...
 
 class TrafficEdge(_message.Message):
-    __slots__ = ("source", "destination", "port", "minute", "hour", "day", "requests_least_per_s", "requests_most_per_s", "declared", "one_sided", "age_s", "source_nodes", "destination_nodes", "rtt_ms", "best_rtt_ms", "best_node", "link_share")
+    __slots__ = ("source", "destination", "port", "minute", "hour", "day", "requests_least_per_s", "requests_most_per_s", "declared", "one_sided", "age_s", "source_nodes", "destination_nodes", "rtt_ms", "best_rtt_ms", "best_node", "link_share", "declared_mbps", "moves")
     class SourceNodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,8 @@ class TrafficEdge(_message.Message):
     BEST_RTT_MS_FIELD_NUMBER: _ClassVar[int]
     BEST_NODE_FIELD_NUMBER: _ClassVar[int]
     LINK_SHARE_FIELD_NUMBER: _ClassVar[int]
+    DECLARED_MBPS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     source: str
     destination: str
     port: int
@@ -74,7 +76,9 @@ class TrafficEdge(_message.Message):
     best_rtt_ms: float
     best_node: str
     link_share: float
-    def __init__(self, source: _Optional[str] = ..., destination: _Optional[str] = ..., port: _Optional[int] = ..., minute: _Optional[_Union[TrafficRates, _Mapping]] = ..., hour: _Optional[_Union[TrafficRates, _Mapping]] = ..., day: _Optional[_Union[TrafficRates, _Mapping]] = ..., requests_least_per_s: _Optional[float] = ..., requests_most_per_s: _Optional[float] = ..., declared: _Optional[bool] = ..., one_sided: _Optional[bool] = ..., age_s: _Optional[float] = ..., source_nodes: _Optional[_Mapping[str, int]] = ..., destination_nodes: _Optional[_Mapping[str, int]] = ..., rtt_ms: _Optional[float] = ..., best_rtt_ms: _Optional[float] = ..., best_node: _Optional[str] = ..., link_share: _Optional[float] = ...) -> None: ...
+    declared_mbps: float
+    moves: str
+    def __init__(self, source: _Optional[str] = ..., destination: _Optional[str] = ..., port: _Optional[int] = ..., minute: _Optional[_Union[TrafficRates, _Mapping]] = ..., hour: _Optional[_Union[TrafficRates, _Mapping]] = ..., day: _Optional[_Union[TrafficRates, _Mapping]] = ..., requests_least_per_s: _Optional[float] = ..., requests_most_per_s: _Optional[float] = ..., declared: _Optional[bool] = ..., one_sided: _Optional[bool] = ..., age_s: _Optional[float] = ..., source_nodes: _Optional[_Mapping[str, int]] = ..., destination_nodes: _Optional[_Mapping[str, int]] = ..., rtt_ms: _Optional[float] = ..., best_rtt_ms: _Optional[float] = ..., best_node: _Optional[str] = ..., link_share: _Optional[float] = ..., declared_mbps: _Optional[float] = ..., moves: _Optional[str] = ...) -> None: ...
 
 class TrafficRates(_message.Message):
     __slots__ = ("mbps", "packets_per_s", "connections_per_s")

@@ -5,7 +5,10 @@ import asyncio
 import pytest
 from click.shell_completion import ShellComplete
 from leadline_controller.cli.__main__ import leadline as command
+from leadline_controller.traffic.edges import End
 
+from tests.controller.inspect.counts import FakeCounts, edge
+from tests.controller.inspect.harness import ControllerHarness
 from tests.support.ports import free_port
 
 
@@ -50,3 +53,14 @@ async def test_without_a_controller_there_are_none_and_no_word_of_it(
         assert await completed("node", *options, "") == []
         assert await completed("explain", *options, "web") == []
     assert capfd.readouterr() == ("", "")
+
+
+async def test_names_of_those_who_talk(
+    harness: ControllerHarness, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADLINE_ADDRESS", address)
+    ends = End("default/web"), End("shop/db"), End("192.0.2.7")
+    harness.source.traffic_graph = FakeCounts([edge(ends[0], ends[1]), edge(ends[2], ends[1])])
+    assert await completed("traffic", "") == ["192.0.2.7", "default/web", "shop/db"]
+    assert await completed("traffic", "w") == ["web"]
+    assert await completed("traffic", "-n", "shop", "d") == ["db"]

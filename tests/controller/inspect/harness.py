@@ -22,6 +22,7 @@ from leadline_controller.history.log import BOUND, PENDING, DecisionLog
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.store import HistorySettings
 from leadline_controller.history.times import Moment
+from leadline_controller.inspect.parts import NoCounts
 from leadline_controller.inspect.server import InspectionServer
 from leadline_controller.probing.budgets import PlannedTest
 from leadline_controller.probing.scheduler import ProbingStatus
@@ -92,7 +93,7 @@ class FakeParts:
     shadow: Any = None
     history: Any = None
     recording: Any = None
-    traffic_graph: Any = None
+    traffic_graph: Any = field(default_factory=NoCounts)
 
     def __post_init__(self) -> None:
         harness = self.harness

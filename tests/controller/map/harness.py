@@ -16,6 +16,7 @@ from tests.controller.inspect.harness import ControllerHarness
 
 POLL_S = 0.02
 PATIENCE_S = 60.0
+DOCS = Path(__file__).parents[3] / "docs" / "web-api.md"
 LOCAL = WebSettings("127.0.0.1:0")
 
 
@@ -51,6 +52,14 @@ async def get(
     ):
         assert answer.content_type == "application/json"
         return answer.status, json.loads(await answer.read())
+
+
+def documented(heading: str) -> dict[str, object]:
+    """The first example of this section of the page."""
+    section = DOCS.read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    example = section.split("```json\n", 1)[1].split("```", 1)[0]
+    found: dict[str, object] = json.loads(example)
+    return found
 
 
 class Events:

@@ -5,7 +5,6 @@ import json
 import math
 import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -28,9 +27,8 @@ from leadline_controller.telemetry.session import BrokerStatus
 from leadline_controller.telemetry.state import BROKER
 
 from tests.controller.inspect.harness import ControllerHarness, example_controller, node, pod
-from tests.controller.map.harness import answering, get, streaming
+from tests.controller.map.harness import answering, documented, get, streaming
 
-DOCS = Path(__file__).parents[3] / "docs" / "web-api.md"
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",
@@ -45,14 +43,6 @@ BOOTED_S = 1_800_000_000.0
 async def address(harness: ControllerHarness) -> AsyncIterator[str]:
     async with answering(harness) as address:
         yield address
-
-
-def documented(heading: str) -> dict[str, object]:
-    """The first example of this section of the page."""
-    section = DOCS.read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    example = section.split("```json\n", 1)[1].split("```", 1)[0]
-    found: dict[str, object] = json.loads(example)
-    return found
 
 
 async def test_the_overview_has_the_documented_fields(address: str) -> None:

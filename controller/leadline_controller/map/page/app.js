@@ -13,6 +13,7 @@ import { PairsView } from "./pairs.js";
 import { ageNow, Store } from "./store.js";
 import { startTheme } from "./theme.js";
 import { TimeSlider } from "./time.js";
+import { LAYER, Traffic } from "./traffic.js";
 
 const DRAW_MS = 400;
 const MOST_DRAW_MS = 2000;
@@ -22,6 +23,7 @@ startTheme();
 const store = new Store();
 const map = new MapView((name) => (location.hash = format.boardHref(name)));
 const choice = new Choice(() => draw());
+const traffic = new Traffic(store, () => drawSoon());
 const pairs = new PairsView(store);
 const board = new BoardView(store);
 const decision = new DecisionView();
@@ -40,7 +42,10 @@ function tell(about, problem) {
 // ---- views ----
 const LEAVE = { pairs: () => pairs.hide(), board: () => board.hide(), decision: () => decision.hide() };
 const ENTER = {
-  map: () => draw(),
+  map: () => {
+    draw();
+    traffic.follow();
+  },
   pairs: () => pairs.show(),
   decisions: () => draw(),
   board: (name) => board.show(name),
@@ -180,13 +185,16 @@ function drawView() {
   drawNote();
   slider.update();
   if (view.name === "map") {
-    const measure = format.MEASURES[byId("map-colour").value];
-    const shown = { ...store.shown, measure, levels: format.boardLevels(measure, store.shown) };
+    const layer = byId("map-colour").value;
+    const measure = format.MEASURES[layer];
+    const overview = layer === LAYER ? { ...store.shown, links: traffic.lines } : store.shown;
+    const shown = { ...overview, measure, levels: format.boardLevels(measure, overview) };
     const wanted = choice.update(shown);
     map.draw({ ...shown, wanted });
     drawList(store);
     drawBoards(wanted);
     drawLinks();
+    traffic.draw();
   } else if (view.name === "decisions") drawTable(store);
   else if (view.name === "board") board.draw();
 }

@@ -6,6 +6,7 @@ import * as format from "./format.js";
 import { getJson } from "./live.js";
 import { ageNow } from "./store.js";
 import { colours } from "./theme.js";
+import { fillTraffic, reported } from "./traffic.js";
 
 const RELOAD_MS = 20000;
 const POINTS = 240;
@@ -101,7 +102,8 @@ export class BoardView {
       value ?? (this.#store.past || reason.status === 404 ? null : before);
     this.#detail = kept(results[0], this.#detail);
     this.#history = kept(results[1], this.#history);
-    for (const link of results[0].value?.links ?? []) link.at = performance.now();
+    const { links = [], traffic } = results[0].value ?? {};
+    for (const each of [...links, ...(traffic?.edges ?? [])]) each.at = performance.now();
     if (!this.#chosen && this.#shorten()) return;
     const problem = results.find((result) => result.reason)?.reason.message;
     this.draw(problem);
@@ -173,6 +175,14 @@ export class BoardView {
     if (!items.length) items.push(el("li", { className: "quiet" }, "none"));
     byId("board-pods").replaceChildren(...items);
     this.#fillLinks(live, latest);
+    this.#fillTraffic(live, latest);
+  }
+
+  #fillTraffic(live, latest) {
+    const traffic = latest ? this.#detail?.traffic : null;
+    const unknown = latest ? "loading" : "Its past is not kept.";
+    setText(byId("board-traffic-said"), traffic ? reported(traffic) : unknown);
+    fillTraffic(byId("board-traffic"), `Traffic of ${this.#name}`, traffic?.edges ?? [], live);
   }
 
   #fillLinks(live, latest) {

@@ -3,7 +3,7 @@
 import { ageNow } from "./store.js";
 
 export const UNKNOWN = "–";
-const known = (value) => typeof value === "number" && Number.isFinite(value);
+export const known = (value) => typeof value === "number" && Number.isFinite(value);
 
 export function number(value, unit = "", digits) {
   if (!known(value)) return UNKNOWN;
@@ -63,6 +63,8 @@ export function roundTrip(link) {
   return `${ROUND_TRIP_MARKS[link.source] ?? ""}${number(link.rtt_ms)}${error} ms`;
 }
 
+export const percent = (share) => number(known(share) ? share * 100 : null, "%");
+
 /** A board's state in words: [text, tone], tone "", "warn" or "bad". */
 export function boardState(node, live) {
   const words = [!live && node.agent === "online" ? "reported" : node.agent];
@@ -82,6 +84,15 @@ const sure = (mbps, kind) => (kind !== "exact" && mbps < LEAST_BOUND_MBPS ? null
 
 export const podsOf = (node) => node.pods_total ?? node.pods.length;
 
+/** The largest share of a link that traffic takes at each board. */
+function busiest({ links }) {
+  const found = new Map();
+  for (const { a, b, share } of links.values()) {
+    for (const name of [a, b]) if (known(share)) found.set(name, Math.max(found.get(name) ?? 0, share));
+  }
+  return (node) => 100 * found.get(node.name); // unknown is no number
+}
+
 /** The middle of the round trips of each board's links that are shown. */
 function middles(links) {
   const found = new Map();
@@ -96,7 +107,8 @@ function middles(links) {
 /**
  * What the map's colours can show. limits: between five colours, of which the first is the one to look
  * at: the least bandwidth, else the most. worst: those of that colour, in words. of: ({nodes, links},
- * live) returns the function from a board to its value; link: (link, nodes) to that of a link.
+ * live) returns the function from a board to its value; link: (link, nodes) to that of a link; width: from
+ * a link to its width in pixels, in place of that by its bandwidth.
  */
 export const MEASURES = {
   bandwidth: {
@@ -116,6 +128,15 @@ export const MEASURES = {
     worst: "with 100 ms or more",
     of: ({ links }) => middles(links),
     link: ({ rtt_ms: rtt }) => rtt,
+  },
+  traffic: {
+    title: "Traffic, % of a link",
+    limits: [5, 20, 50, 80],
+    worst: "with 80 % of a link taken",
+    unknown: "none, or only declared",
+    of: busiest,
+    link: ({ share }) => (known(share) ? 100 * share : null),
+    width: ({ mbps }) => 1.2 + 1.6 * Math.log10(1 + mbps),
   },
   cpu: {
     title: "CPU, %",

@@ -18,6 +18,9 @@ const LINES = {
   bounded: { type: "dashed", opacity: 0.7 },
   estimated: { type: "dotted", opacity: 0.7 },
   unreachable: { type: [2, 6], opacity: 0.9 },
+  // Traffic.
+  counted: { type: "solid", opacity: 0.9 },
+  declared: { type: "dotted", opacity: 0.7 },
 };
 
 function boardStyle(node, level, isFaded) {
@@ -59,6 +62,17 @@ function linkTip(link, nodes, live) {
   if (typeof age === "number") lines.push(`measured ${format.age(age)} ago`);
   return tip(`${link.a} – ${link.b}`, lines);
 }
+
+function trafficTip(line) {
+  const share = format.known(line.share) ? `, ${format.percent(line.share)} of the link` : "";
+  const lines = [`${format.number(line.mbps, "Mbit/s")} ${line.source}${share}`];
+  for (const [from, to] of line.edges) lines.push(`· ${shorten(from, 40)} → ${shorten(to, 40)}`);
+  const more = line.edges_total - line.edges.length;
+  if (more > 0) lines.push(`· and ${more} more`);
+  return tip(`${line.a} – ${line.b}`, lines);
+}
+
+const isTraffic = (line) => line.source === "counted" || line.source === "declared";
 
 export class MapView {
   #box = byId("map");
@@ -124,7 +138,8 @@ export class MapView {
         if (seriesIndex !== 0) return "";
         if (dataType === "edge") {
           const link = this.#links[dataIndex];
-          return link ? linkTip(link, nodes, live) : "";
+          if (!link) return "";
+          return isTraffic(link) ? trafficTip(link) : linkTip(link, nodes, live);
         }
         const node = this.#nodes[dataIndex];
         return node ? boardTip(node, live) : "";
@@ -139,12 +154,12 @@ export class MapView {
 
   /** All that the picture depends on, as text. */
   #picture() {
-    const { nodes, live, levels, wanted } = this.#shown;
+    const { live, levels, wanted } = this.#shown;
     const board = (n) => [
       ...[levels.get(n.name), wanted?.has(n.name), n.online, n.schedulable, n.tier, (n.notes?.length ?? 0) > 0],
       n.pods.slice(0, MOST_DOTS).map((pod) => pod.ours === false),
     ];
-    const link = (l, i) => [l.a, l.b, l.source, l.flapping, this.#linkLevels[i], format.speed(l, nodes)];
+    const link = (l, i) => [l.a, l.b, l.source, l.flapping, this.#linkLevels[i], this.#width(l).toFixed(1)];
     return JSON.stringify([
       this.#placed,
       colours().card,
@@ -153,6 +168,12 @@ export class MapView {
       this.#nodes.map(board),
       this.#links.map(link),
     ]);
+  }
+
+  /** In pixels, of a link that is not drawn thin. */
+  #width(link) {
+    const { measure, nodes } = this.#shown;
+    return measure.width?.(link) ?? 1.3 + 0.5 * Math.max(format.speed(link, nodes), 0);
   }
 
   #diameter() {
@@ -180,7 +201,7 @@ export class MapView {
     const paint = colours();
     const many = this.#nodes.length > 100;
     const diameter = this.#diameter();
-    const { nodes, levels, wanted } = this.#shown;
+    const { levels, wanted } = this.#shown;
     const area = this.#box.clientWidth * this.#box.clientHeight;
     const isNamed = wanted?.size * this.#labelSize.width * this.#labelSize.height < 0.2 * area;
     const isFaded = (...names) => wanted !== null && !names.some((name) => wanted.has(name));
@@ -222,10 +243,12 @@ export class MapView {
         const level = this.#linkLevels[i];
         const unreachable = link.source === "unreachable";
         const line = LINES[link.source] ?? LINES.estimated;
-        // Long links of many would hide what is near: they are drawn thin.
+        // Long links of many would hide what is near: they are drawn thin. Traffic is what is looked for.
         const [one, other] = [this.#spots[numbers.get(link.a)], this.#spots[numbers.get(link.b)]];
         const length = Math.hypot(one.x - other.x, one.y - other.y);
-        const near = this.#nodes.length > 20 ? Math.min(1, Math.max(0.3, 130 / length)) : 1;
+        const near = this.#nodes.length > 20 && !isTraffic(link) ? Math.min(1, Math.max(0.3, 130 / length)) : 1;
+        // Of many links those that traffic hardly loads would cover the others.
+        const idle = many && isTraffic(link) && (level < 0 || level > 2) ? 0.4 : 1;
         const colour = unreachable ? paint.bad : level < 0 ? paint.unknown : paint.levels[level];
         return {
           source: numbers.get(link.a),
@@ -233,8 +256,8 @@ export class MapView {
           lineStyle: {
             color: colour,
             type: link.flapping ? [8, 3, 2, 3] : line.type,
-            opacity: line.opacity * (many ? 0.8 : 1) * near * (isFaded(link.a, link.b) ? FADED : 1),
-            width: (many ? 0.6 : 1) * near * (1.3 + 0.5 * Math.max(format.speed(link, nodes), 0)),
+            opacity: line.opacity * (many ? 0.8 : 1) * near * idle * (isFaded(link.a, link.b) ? FADED : 1),
+            width: (many ? 0.6 : 1) * near * this.#width(link),
           },
         };
       }),
@@ -350,15 +373,21 @@ function drawLegend(box, measure) {
       ...format.levelNames(measure).map(([level, name]) => ["patch", `level-${level}`, name]),
       ["patch", "unknown", measure.unknown ?? "unknown"],
     ),
-    group(
-      "Round trip of a link",
-      ["stroke", "text", "measured"],
-      ["stroke faded", "text", "stale"],
-      ["stroke dashed", "text", "bounded by others"],
-      ["stroke dotted", "text", "estimated"],
-      ["stroke flapping", "text", "flapping"],
-      ["stroke dotted", "bad", "no answer"],
-    ),
+    measure === format.MEASURES.traffic
+      ? group(
+          "Traffic between boards",
+          ["stroke", "text", "counted: the wider, the more Mbit/s"],
+          ["stroke dotted", "text", "only declared"],
+        )
+      : group(
+          "Round trip of a link",
+          ["stroke", "text", "measured"],
+          ["stroke faded", "text", "stale"],
+          ["stroke dashed", "text", "bounded by others"],
+          ["stroke dotted", "text", "estimated"],
+          ["stroke flapping", "text", "flapping"],
+          ["stroke dotted", "bad", "no answer"],
+        ),
     group(
       "Boards and pods",
       ["ring", "level-2", "takes no pods"],
