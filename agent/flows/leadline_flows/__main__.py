@@ -110,11 +110,11 @@ def text_of(period: Period, now_ms: int, duration_ms: int, has_lost_events: bool
 
 
 def _row(flow: Flow) -> str:
-    pair, (packets_sent, bytes_sent, packets_received, bytes_received) = flow.pair, flow.counters
+    pair = flow.pair
     seen = pair.translated_source
     return (
-        f"[{_address(pair.source)},{_address(pair.destination)},{pair.port},{bytes_sent},"
-        f"{bytes_received},{packets_sent},{packets_received},{flow.connections},"
+        f"[{_address(pair.source)},{_address(pair.destination)},{pair.port},{flow.bytes_sent},"
+        f"{flow.bytes_received},{flow.packets_sent},{flow.packets_received},{flow.connections},"
         f"{'null' if seen is None else _address(seen)},{_truth(pair.translated)}]"
     )
 

@@ -24,7 +24,7 @@ MOST_TRIES = 5  # of a dump that the kernel calls inconsistent
 _HEADER, _FAMILY = struct.Struct("=IHHII"), struct.Struct("=BBH")
 _ATTRIBUTE = struct.Struct("=HH")
 _ERROR = struct.Struct("=i")
-_PORT, _COUNT = struct.Struct(">H"), struct.Struct(">Q")
+_PORT = struct.Struct(">H")
 _ERROR_TYPE, _DONE_TYPE = 2, 3  # NLMSG_ERROR, NLMSG_DONE
 _REQUEST, _DUMP, _INTERRUPTED = 0x1, 0x300, 0x10  # NLM_F_REQUEST, _DUMP, _DUMP_INTR
 _TYPE_MASK = 0x3FFF  # without NLA_F_NESTED and NLA_F_NET_BYTEORDER
@@ -37,28 +37,29 @@ class ConntrackError(Exception):
     """The kernel does not tell its connections; str() says why and what to do."""
 
 
-class Counters(NamedTuple):
-    """What a connection has carried since it began, with the headers of IP."""
+class Ends(NamedTuple):
+    """One direction of a connection. Addresses have 4 or 16 bytes; ports are 0 for a protocol
+    without them."""
 
-    packets_sent: int
-    bytes_sent: int
-    packets_received: int
-    bytes_received: int
-
-
-class Connection(NamedTuple):
-    """One connection. The original direction is as its opener sent it, the reply as the answering
-    end does: they differ where this board translates addresses. Addresses have 4 or 16 bytes."""
-
-    key: int  # differs from that of every other connection that lives
     protocol: int  # of IP, such as 6
     source: bytes
     destination: bytes
-    port: int  # of the destination; 0 for a protocol without ports
-    reply_source: bytes
-    reply_destination: bytes
-    reply_port: int  # of the reply's source
-    counters: Counters | None  # None where the kernel does not count it
+    source_port: int
+    port: int  # of the destination
+
+
+class Connection(NamedTuple):
+    """One connection, as far as it must be read to see whether it has carried anything."""
+
+    key: int  # differs from that of every other connection that lives
+    original: bytes  # as its opener sends, for `ends`
+    reply: bytes  # as the other end answers: not the reverse where this board translates addresses
+    counters: bytes | None  # for `COUNTERS`; None where the kernel does not count
+
+
+# Packets and bytes sent, packets and bytes received since the connection began, with the headers of
+# IP. As bytes they take a third of the memory of four numbers.
+COUNTERS = struct.Struct(">4Q")
 
 
 def attributes(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -84,50 +85,38 @@ def messages(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def connection(data: bytes, start: int, end: int) -> Connection | None:
-    """The connection in the body of a message; None if it is none, or not one between two hosts."""
-    original = reply = sent = received = None
-    number = ends = b""
+    """The connection in the body of a message; None if it is none."""
+    original = reply = number = b""
+    sent = received = None
     for kind, at, to in attributes(data, start + _FAMILY.size, end):
         if kind == _ORIGINAL:
-            original, ends = _tuple(data, at, to), data[at:to]
+            original = data[at:to]
         elif kind == _REPLY:
-            reply = _tuple(data, at, to)
+            reply = data[at:to]
         elif kind == _SENT:
             sent = _counted(data, at, to)
         elif kind == _RECEIVED:
             received = _counted(data, at, to)
         elif kind == _ID:
             number = data[at:to]
-    if original is None or reply is None:
+    if not (original and reply):
         return None
-    counters = Counters(*sent, *received) if sent and received else None
-    protocol, source, destination, _, port = original
-    _, reply_source, reply_destination, reply_port, _ = reply
-    return Connection(
-        hash(number + ends),
-        protocol,
-        source,
-        destination,
-        port,
-        reply_source,
-        reply_destination,
-        reply_port,
-        counters,
-    )
+    counters = None if sent is None or received is None else sent + received
+    return Connection(hash(number + original), original, reply, counters)
 
 
-def _tuple(data: bytes, start: int, end: int) -> tuple[int, bytes, bytes, int, int] | None:
-    """(protocol, source, destination, port of the source, of the destination) of one direction."""
+def ends(data: bytes) -> Ends | None:
+    """The ends of one direction of a connection; None if they are not two hosts."""
     source = destination = b""
     protocol = source_port = port = 0
-    for kind, at, to in attributes(data, start, end):
+    for kind, at, to in attributes(data, 0, len(data)):
         if kind == _ADDRESSES:
             source, destination = _addresses(data, at, to)
         elif kind == _PROTOCOL:
             protocol, source_port, port = _ports(data, at, to)
     if len(source) != len(destination) or len(source) not in (4, 16):
         return None
-    return protocol, source, destination, source_port, port
+    return Ends(protocol, source, destination, source_port, port)
 
 
 def _addresses(data: bytes, start: int, end: int) -> tuple[bytes, bytes]:
@@ -153,14 +142,15 @@ def _ports(data: bytes, start: int, end: int) -> tuple[int, int, int]:
     return protocol, source_port, port
 
 
-def _counted(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """(packets, bytes) of one direction."""
+def _counted(data: bytes, start: int, end: int) -> bytes | None:
+    """Packets and bytes of one direction, 8 bytes each."""
     packets = size = None
     for kind, at, to in attributes(data, start, end):
-        if to - at == 8 and kind in (1, 2):  # CTA_COUNTERS_PACKETS, _BYTES
-            (value,) = _COUNT.unpack_from(data, at)
-            packets, size = (value, size) if kind == 1 else (packets, value)
-    return None if packets is None or size is None else (packets, size)
+        if kind == 1 and to - at == 8:  # CTA_COUNTERS_PACKETS
+            packets = data[at:to]
+        elif kind == 2 and to - at == 8:  # CTA_COUNTERS_BYTES
+            size = data[at:to]
+    return None if packets is None or size is None else packets + size
 
 
 class Conntrack:

@@ -4,11 +4,10 @@ Each byte of a connection counts once: as the difference between two dumps, or b
 and its end. What cannot be remembered is left for the connection's end.
 """
 
-import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leadline_flows.conntrack import Connection, Counters
+from leadline_flows.conntrack import COUNTERS, Connection, ends
 
 # That are remembered, about 150 bytes each. A connection of TCP that has been closed stays in the
 # kernel's table for two minutes more.
@@ -19,8 +18,7 @@ MOST_FLOWS = 64  # told of one period
 TUNNEL_PORTS = frozenset((4789, 8472, 51820, 51821))
 TUNNEL_PROTOCOLS = frozenset((4, 41, 47, 50))  # IP in IP, GRE, ESP
 UDP = 17
-_COUNTERS = struct.Struct("=4Q")  # a third of the memory of four numbers
-_NOTHING = bytes(_COUNTERS.size)
+_NOTHING = bytes(COUNTERS.size)
 
 
 class Pair(NamedTuple):
@@ -37,7 +35,10 @@ class Flow(NamedTuple):
     """What one pair carried in a period, with the headers of IP."""
 
     pair: Pair
-    counters: Counters
+    packets_sent: int
+    bytes_sent: int
+    packets_received: int
+    bytes_received: int
     connections: int  # that began
 
 
@@ -52,21 +53,19 @@ class Period(NamedTuple):
 def pair_of(connection: Connection) -> Pair | None:
     """Whom a connection is counted for; None if it never leaves one host, goes to many, or is a
     tunnel, whose contents are counted by themselves."""
-    source, destination = connection.source, connection.reply_source
+    asked, answer = ends(connection.original), ends(connection.reply)
+    if asked is None or answer is None:
+        return None
+    source, destination, port = asked.source, answer.source, answer.source_port
     if source == destination or any(map(_is_local, (source, destination))):
         return None
-    if _is_multicast(destination) or connection.protocol in TUNNEL_PROTOCOLS:
+    if _is_multicast(destination) or asked.protocol in TUNNEL_PROTOCOLS:
         return None
-    if connection.protocol == UDP and connection.reply_port in TUNNEL_PORTS:
+    if asked.protocol == UDP and port in TUNNEL_PORTS:
         return None
-    seen = connection.reply_destination
-    return Pair(
-        source,
-        destination,
-        connection.reply_port,
-        None if seen == source else seen,
-        (connection.destination, connection.port) != (destination, connection.reply_port),
-    )
+    seen = None if answer.destination == source else answer.destination
+    is_translated = (asked.destination, asked.port) != (destination, port)
+    return Pair(source, destination, port, seen, is_translated)
 
 
 def _is_local(address: bytes) -> bool:
@@ -86,8 +85,9 @@ class Totals:
         self, most_connections: int = MOST_CONNECTIONS, most_pairs: int = MOST_PAIRS
     ) -> None:
         self._most_connections, self._most_pairs = most_connections, most_pairs
+        # Of each connection its last counters, and in one byte more the last dump that had it.
         self._remembered: dict[int, bytes] = {}
-        self._unseen: dict[int, bytes] = {}  # that the last dump has missed
+        self._dump = b"\0"
         self._just_ended: frozenset[int] = frozenset()
         self._sums: dict[Pair, list[int]] = {}
         self._omitted_bytes = 0
@@ -97,59 +97,52 @@ class Totals:
         """The dump to begin with: what these have carried so far is not counted."""
         for each in connections:
             if len(self._remembered) < self._most_connections:
-                counters = each.counters
-                self._remembered[each.key] = _COUNTERS.pack(*counters) if counters else _NOTHING
+                self._remembered[each.key] = (each.counters or _NOTHING) + self._dump
 
     def see(self, connections: Iterable[Connection]) -> None:
         """Count a dump: what has been carried since the last one."""
-        known, self._remembered = self._remembered, {}
+        before, self._dump = self._dump, bytes(((self._dump[0] + 1) % 256,))
         for each in connections:
             key = each.key
             # The kernel announces an end a moment before it leaves the table. If it is the next
             # connection of the same name, that is counted with the next dump.
             if key in self._just_ended:
                 continue
-            before = known.pop(key, None) or self._unseen.pop(key, None)
-            before = before or self._remembered.get(key)
-            remembered = len(self._remembered) + len(known) + len(self._unseen)
-            if before is None and remembered >= self._most_connections:
+            known = self._remembered.get(key)
+            if known is None and len(self._remembered) >= self._most_connections:
                 continue  # counted when it ends
-            self._remembered[key] = self._count(each, before)
-        # The news of an end comes soon after the dump that misses the connection, or was lost.
-        self._unseen = known
+            self._remembered[key] = self._count(each, known) + self._dump
+        # The news of an end comes soon after the first dump without the connection, or was lost.
+        kept = (before[0], self._dump[0])
+        for key in [key for key, known in self._remembered.items() if known[-1] not in kept]:
+            del self._remembered[key]
 
     def end(self, connections: Iterable[Connection]) -> None:
         """Count connections that have ended, with their last counters."""
         ended = []
         for each in connections:
-            key = each.key
-            self._count(each, self._remembered.pop(key, None) or self._unseen.pop(key, None))
-            ended.append(key)
+            self._count(each, self._remembered.pop(each.key, None))
+            ended.append(each.key)
         self._just_ended = frozenset(ended)
 
     def take(self) -> Period:
         """What was counted since the last call."""
-        flows = [
-            Flow(pair, Counters(*sums[:4]), sums[4])
-            for pair, sums in self._sums.items()
-            if any(sums)
-        ]
+        flows = [Flow(pair, *sums) for pair, sums in self._sums.items()]
         flows.sort(key=_bytes, reverse=True)
         omitted_bytes = self._omitted_bytes + sum(map(_bytes, flows[MOST_FLOWS:]))
         self._sums, self._omitted_bytes, self.uncounted = {}, 0, 0
         return Period(flows[:MOST_FLOWS], omitted_bytes)
 
-    def _count(self, connection: Connection, remembered: bytes | None) -> bytes:
-        """Add what is new since then; returns what to remember."""
-        after = connection.counters
-        if after is None:
-            self.uncounted += remembered is None
+    def _count(self, connection: Connection, known: bytes | None) -> bytes:
+        """Add what is new since then; returns the counters to remember."""
+        counters = connection.counters
+        if counters is None:
+            self.uncounted += known is None
             return _NOTHING
-        packed = _COUNTERS.pack(*after)
-        if packed == remembered:
-            return packed
-        before = _COUNTERS.unpack(remembered or _NOTHING)
-        is_new = remembered is None
+        if known and known.startswith(counters):
+            return counters
+        after, before = COUNTERS.unpack(counters), COUNTERS.unpack_from(known or _NOTHING)
+        is_new = known is None
         if any(new < old for new, old in zip(after, before, strict=True)):
             # It is a new connection of the same name.
             is_new, before = True, (0, 0, 0, 0)
@@ -158,14 +151,13 @@ class Totals:
             if sums is None and len(self._sums) < self._most_pairs:
                 sums = self._sums[pair] = [0, 0, 0, 0, 0]
             if sums is None:
-                self._omitted_bytes += after.bytes_sent - before[1]
-                self._omitted_bytes += after.bytes_received - before[3]
+                self._omitted_bytes += after[1] - before[1] + after[3] - before[3]
             else:
                 for at, (new, old) in enumerate(zip(after, before, strict=True)):
                     sums[at] += new - old
                 sums[4] += is_new
-        return packed
+        return counters
 
 
 def _bytes(flow: Flow) -> int:
-    return flow.counters.bytes_sent + flow.counters.bytes_received
+    return flow.bytes_sent + flow.bytes_received

@@ -5,7 +5,15 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_flows.conntrack import Connection, Counters, attributes, connection, messages
+from leadline_flows.conntrack import (
+    COUNTERS,
+    Connection,
+    Ends,
+    attributes,
+    connection,
+    ends,
+    messages,
+)
 
 from tests.support.conntrack_messages import attribute, message
 
@@ -24,16 +32,10 @@ def test_a_connection_through_a_service_has_both_directions_and_its_counters() -
     data = message((POD, SERVICE, 40_000, 80), (SHOP, POD, 8080, 40_000), (9, 1_000, 7, 90_000))
     (found,) = read(data)
     assert found is not None
-    assert found[1:] == (
-        6,
-        packed(POD),
-        packed(SERVICE),
-        80,
-        packed(SHOP),
-        packed(POD),
-        8080,
-        Counters(9, 1_000, 7, 90_000),
-    )
+    assert found.counters is not None
+    assert COUNTERS.unpack(found.counters) == (9, 1_000, 7, 90_000)
+    assert ends(found.original) == Ends(6, packed(POD), packed(SERVICE), 40_000, 80)
+    assert ends(found.reply) == Ends(6, packed(SHOP), packed(POD), 8080, 40_000)
 
 
 def test_a_connection_of_ipv6_and_one_without_counters_are_read() -> None:
@@ -41,7 +43,7 @@ def test_a_connection_of_ipv6_and_one_without_counters_are_read() -> None:
     data = message((one, two, 4, 5), (two, one, 5, 4), counts=None)
     (found,) = read(data)
     assert found is not None
-    assert (found.source, found.reply_source) == (packed(one), packed(two))
+    assert ends(found.original) == Ends(6, packed(one), packed(two), 4, 5)
     assert found.counters is None
 
 
@@ -61,10 +63,15 @@ def test_a_message_that_is_cut_off_ends_the_reading(gone: int) -> None:
     assert found == read(whole)
 
 
-def test_an_address_of_another_length_makes_no_connection() -> None:
+def test_ends_without_both_addresses_are_none() -> None:
     data = message((POD, SHOP, 1, 2), (SHOP, POD, 2, 1))
-    changed = data.replace(attribute(1, packed(POD)), attribute(77, packed(POD)), 1)
-    assert read(changed) == [None]
+    (found,) = read(data.replace(attribute(1, packed(POD)), attribute(77, packed(POD)), 1))
+    assert found is not None
+    assert ends(found.original) is None
+
+
+def test_a_message_without_ends_is_no_connection() -> None:
+    assert connection(bytes(4) + attribute(12, bytes(4)), 0, 12) is None
 
 
 @given(st.binary(max_size=400))
@@ -72,7 +79,9 @@ def test_any_bytes_are_read_or_left_out(data: bytes) -> None:
     for _, start, end in attributes(data, 0, len(data)):
         assert 0 < start <= end <= len(data)
     for found in read(data):
-        assert found is None or len(found.source) in (4, 16)
+        assert found is None or found.counters is None or len(found.counters) == COUNTERS.size
+    sides = ends(data)
+    assert sides is None or len(sides.source) in (4, 16)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 255)), max_size=6))
@@ -80,8 +89,7 @@ def test_a_damaged_message_is_read_or_left_out(damage: list[tuple[int, int]]) ->
     data = bytearray(message((POD, SERVICE, 40_000, 80), (SHOP, POD, 8080, 40_000)))
     for at, value in damage:
         data[at % len(data)] = value
-    for found in read(bytes(data)):
-        if found:
-            assert {len(found.source), len(found.destination)} <= {4, 16}
-            assert len(found.source) == len(found.destination)
-            assert 0 <= found.port < 1 << 16
+    for found in filter(None, read(bytes(data))):
+        for sides in filter(None, map(ends, (found.original, found.reply))):
+            assert len(sides.source) == len(sides.destination) in (4, 16)
+            assert 0 <= sides.port < 1 << 16

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from leadline_flows import __main__ as program
-from leadline_flows.conntrack import ConntrackError, Counters
+from leadline_flows.conntrack import ConntrackError
 from leadline_flows.totals import Flow, Pair, Period
 
 
 def flow(source: str, destination: str, seen: str | None, *, translated: bool) -> Flow:
     packed = [ip_address(each).packed for each in (source, destination)]
     other = ip_address(seen).packed if seen else None
-    return Flow(Pair(packed[0], packed[1], 8080, other, translated), Counters(3, 200, 2, 900), 1)
+    return Flow(Pair(packed[0], packed[1], 8080, other, translated), 3, 200, 2, 900, 1)
 
 
 def test_the_file_is_json_with_a_row_for_each_flow() -> None:

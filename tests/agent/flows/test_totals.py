@@ -5,8 +5,10 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_flows.conntrack import Connection, Counters
-from leadline_flows.totals import MOST_FLOWS, Pair, Totals, pair_of
+from leadline_flows.conntrack import COUNTERS, Connection
+from leadline_flows.totals import MOST_FLOWS, Flow, Pair, Totals, pair_of
+
+from tests.support.conntrack_messages import direction
 
 POD, SERVICE, SHOP, BOARD = "10.42.1.5", "10.43.0.9", "10.42.2.7", "192.168.1.4"
 
@@ -26,26 +28,29 @@ def made(
     protocol: int = 6,
     key: int = 1,
 ) -> Connection:
+    ports = (40_000, reply_port or port)
+    answers = direction(
+        2, reply_source or destination, reply_destination or source, ports[::-1], protocol
+    )
     return Connection(
         key,
-        protocol,
-        packed(source),
-        packed(destination),
-        port,
-        packed(reply_source or destination),
-        packed(reply_destination or source),
-        reply_port or port,
-        None if counters is None else Counters(*counters),
+        direction(1, source, destination, (ports[0], port), protocol)[4:],
+        answers[4:],
+        None if counters is None else COUNTERS.pack(*counters),
     )
+
+
+def carried(flow: Flow) -> tuple[int, int, int, int]:
+    return flow.packets_sent, flow.bytes_sent, flow.packets_received, flow.bytes_received
 
 
 def test_a_long_connection_counts_by_the_differences_between_dumps() -> None:
     totals = Totals()
     totals.begin([made((10, 1_000, 20, 2_000))])  # what was before does not count
     totals.see([made((13, 1_300, 21, 2_100))])
-    ((pair, counters, began),) = totals.take().flows
-    assert (counters, began) == (Counters(3, 300, 1, 100), 0)
-    assert pair == Pair(packed(POD), packed(SHOP), 80, None, False)
+    (flow,) = totals.take().flows
+    assert (carried(flow), flow.connections) == ((3, 300, 1, 100), 0)
+    assert flow.pair == Pair(packed(POD), packed(SHOP), 80, None, False)
     totals.see([made((13, 1_300, 21, 2_100))])
     assert totals.take().flows == []
 
@@ -55,8 +60,8 @@ def test_a_short_connection_counts_by_its_end() -> None:
     totals.begin([])
     totals.end([made((5, 400, 4, 300))])
     totals.see([])
-    ((_, counters, began),) = totals.take().flows
-    assert (counters, began) == (Counters(5, 400, 4, 300), 1)
+    (flow,) = totals.take().flows
+    assert (carried(flow), flow.connections) == ((5, 400, 4, 300), 1)
 
 
 def test_what_ends_after_a_dump_counts_what_is_left() -> None:
@@ -66,8 +71,8 @@ def test_what_ends_after_a_dump_counts_what_is_left() -> None:
     assert totals.take().flows[0].connections == 1
     totals.see([])  # its end is in the socket, and not yet read
     totals.end([made((6, 450, 4, 300))])
-    ((_, counters, began),) = totals.take().flows
-    assert (counters, began) == (Counters(1, 50, 0, 0), 0)
+    (flow,) = totals.take().flows
+    assert (carried(flow), flow.connections) == ((1, 50, 0, 0), 0)
 
 
 def test_an_end_that_the_table_still_has_counts_once() -> None:
@@ -76,15 +81,15 @@ def test_an_end_that_the_table_still_has_counts_once() -> None:
     totals.end([made((5, 400, 4, 300))])
     totals.see([made((5, 400, 4, 300))])
     totals.see([])
-    assert [flow.counters for flow in totals.take().flows] == [Counters(5, 400, 4, 300)]
+    assert [carried(flow) for flow in totals.take().flows] == [(5, 400, 4, 300)]
 
 
 def test_counters_that_shrank_are_those_of_a_new_connection() -> None:
     totals = Totals()
     totals.begin([made((50, 4_000, 40, 3_000))])
     totals.see([made((5, 400, 4, 300))])
-    ((_, counters, began),) = totals.take().flows
-    assert (counters, began) == (Counters(5, 400, 4, 300), 1)
+    (flow,) = totals.take().flows
+    assert (carried(flow), flow.connections) == ((5, 400, 4, 300), 1)
 
 
 def test_a_service_is_counted_for_the_pod_that_answers() -> None:
@@ -171,13 +176,13 @@ def test_every_byte_counts_once_however_dumps_and_ends_come(
     totals.begin([])
     alive: dict[int, tuple[int, int, int, int]] = {}
     waiting: list[Connection] = []
-    opened, carried = 0, 0
+    opened, whole = 0, 0
     for what, which, amount in steps:
         keys = sorted(alive)
         if what == "open":
             opened += 1
             alive[opened] = (1, amount, 0, 0)
-            carried += amount
+            whole += amount
         elif what == "dump":
             totals.end(waiting)  # as the helper reads before it dumps
             waiting = []
@@ -189,11 +194,11 @@ def test_every_byte_counts_once_however_dumps_and_ends_come(
             key = keys[which % len(keys)]
             sent, size, received, back = alive[key]
             alive[key] = (sent, size, received + 1, back + amount)
-            carried += amount
+            whole += amount
         elif keys and what == "close":
             key = keys[which % len(keys)]
             waiting.append(made(alive.pop(key), key=key))
     totals.end([*waiting, *(made(counters, key=key) for key, counters in alive.items())])
     flows = totals.take().flows
-    assert sum(f.counters.bytes_sent + f.counters.bytes_received for f in flows) == carried
+    assert sum(f.bytes_sent + f.bytes_received for f in flows) == whole
     assert sum(f.connections for f in flows) == opened
