@@ -26,8 +26,8 @@ EXAMPLES := leadline
 PARTS := broker or network or cluster or registry or package or prometheus or browser
 SLOW := $(PARTS) or slow or experiment or rollout or keda or home_assistant or chart
 # What names the release; `make version` writes it.
-VERSIONED := pyproject.toml agent/pyproject.toml controller/pyproject.toml controller/experiments/pyproject.toml \
-	controller/lab/pyproject.toml proto/pyproject.toml agent/leadline_agent/__init__.py \
+VERSIONED := pyproject.toml agent/pyproject.toml agent/flows/pyproject.toml controller/pyproject.toml controller/experiments/pyproject.toml \
+	controller/lab/pyproject.toml proto/pyproject.toml agent/leadline_agent/__init__.py agent/flows/leadline_flows/__init__.py \
 	controller/leadline_controller/__init__.py ansible/galaxy.yml CITATION.cff \
 	controller/deploy/helm/leadline/Chart.yaml controller/deploy/kustomize/base/kustomization.yaml \
 	controller/deploy/kustomize/agent/kustomization.yaml
@@ -167,7 +167,7 @@ lint: env rollout-env docs ## Check format, lint, types, import contracts, Ansib
 		PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=../$(COLLECTIONS) ansible-lint -q
 
 mypy: env rollout-env ## Check the types
-	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller controller/experiments/leadline_experiments controller/lab/leadline_lab proto/leadline_wire ansible/bundle/leadline_bundle ansible/dashboards/leadline_dashboards tests
+	$(VENV)/bin/mypy agent/leadline_agent agent/flows/leadline_flows controller/leadline_controller controller/experiments/leadline_experiments controller/lab/leadline_lab proto/leadline_wire ansible/bundle/leadline_bundle ansible/dashboards/leadline_dashboards tests
 	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache plugins
 
 env: $(SYNCED) ## Build .venv
@@ -184,9 +184,9 @@ $(VENV)/.rollout: $(SYNCED) requirements-rollout.lock
 	@ln -sfn ../../../../ansible $(COLLECTIONS)/ansible_collections/leadline/edge
 	@touch $@
 
-$(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml controller/experiments/pyproject.toml controller/lab/pyproject.toml proto/pyproject.toml requirements.lock | $(UV)
+$(SYNCED): pyproject.toml agent/pyproject.toml agent/flows/pyproject.toml controller/pyproject.toml controller/experiments/pyproject.toml controller/lab/pyproject.toml proto/pyproject.toml requirements.lock | $(UV)
 	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements.lock
-	@$(UV) pip install --quiet --python $(PY) --no-deps -e proto -e agent -e controller -e controller/experiments -e controller/lab
+	@$(UV) pip install --quiet --python $(PY) --no-deps -e proto -e agent -e agent/flows -e controller -e controller/experiments -e controller/lab
 	@touch $@
 
 $(UV):
@@ -279,8 +279,8 @@ lock: env ## Resolve the dependencies again into requirements*.lock
 	$(UV) export --quiet --only-group release --no-emit-workspace --no-header --format requirements-txt -o requirements-release.lock
 	$(UV) export --quiet --only-group rollout --no-emit-workspace --no-header --format requirements-txt -o requirements-rollout.lock
 	$(UV) pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 tests/home_assistant/requirements.in -o requirements-home-assistant.lock
-	for part in agent controller; do \
-		$(UV) export --quiet --package leadline-$$part --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock || exit 1; \
+	for part in agent agent/flows controller; do \
+		$(UV) export --quiet --package leadline-$${part##*/} --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock || exit 1; \
 	done
 
 bundle: env ## Build dist/bundle: all that boards install, for a rollout without the internet

@@ -71,6 +71,7 @@ class Settings:
     broker: Broker
     probe: Probe
     textfile: Path | None = None  # for node_exporter, None for none
+    flows: Path | None = None  # what leadline-flows writes, None where it is not there
     early_reports: bool = True  # whether one comes before its time when the load jumps
 
 
@@ -141,6 +142,7 @@ _FIELDS: Mapping[str, _Field] = {
     "probe.max_bandwidth_bytes": _number(0, 1 << 34, " of bytes", 1 << 28),
     "probe.max_bandwidth_duration_ms": _number(0, 30_000, " of milliseconds", 10_000),
     "textfile.path": _path(ending=".prom"),
+    "flows.path": _path(ending=".json"),
 }
 
 
@@ -242,6 +244,7 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
         broker=_broker(values, where),
         probe=Probe(**_table(values, "probe.")),
         textfile=values["textfile.path"],
+        flows=values["flows.path"],
         early_reports=values["early_reports"],
     )
 

@@ -29,9 +29,11 @@ from leadline_agent.probes import ProbeContext, Probes
 from leadline_agent.publish.connection import Endpoint, Event, MessageReceived
 from leadline_agent.publish.session import Session, StateError
 from leadline_agent.text import one_line
+from leadline_agent.traffic import TrafficReader
 
 LOG = logging.getLogger(__name__)
 FLUSH_S = 30.0
+READ_FLOWS_S = 10.0  # what leadline-flows writes once a minute is not missed
 FIRST_REPORT_S = (1.0, 10.0)  # drawn at random: boards that start together must not report together
 DISCONNECT_TIMEOUT_S = 2.0
 MAX_WAITING = 256  # messages in the inbox; further leases are dropped
@@ -89,6 +91,10 @@ class Agent:
         first_s = random.uniform(*(min(bound, settings.interval_s) for bound in FIRST_REPORT_S))  # noqa: S311 - a jitter, no secret
         self._report = PeriodicTimer(settings.interval_s, now_s + first_s)
         self._flush = PeriodicTimer(FLUSH_S, now_s + FLUSH_S)
+        self._traffic = TrafficReader(settings.flows) if settings.flows else None
+        self._read_flows = PeriodicTimer(
+            READ_FLOWS_S, now_s + READ_FLOWS_S if settings.flows else float("inf")
+        )
         watches = settings.early_reports and settings.interval_s > WATCH_S
         self._watch_due_s = now_s + WATCH_S if watches else float("inf")
         self._load, self._jumps = LoadReader(), JumpDetector()
@@ -106,7 +112,8 @@ class Agent:
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
         own = min(self._report.due_s, self._flush.due_s, self._watchdog.due_s)
-        return max(self._retry_s, min(own, self._watch_due_s, self._session.due_s()))
+        own = min(own, self._read_flows.due_s, self._watch_due_s)
+        return max(self._retry_s, min(own, self._session.due_s()))
 
     def tick(self, now_s: float) -> None:
         """Do what is due. A failure is logged; the watchdog is fed only after a tick without."""
@@ -121,6 +128,8 @@ class Agent:
                 self._session.flush()
             if self._report.fire_if_due(now_s):
                 self._publish_report(now_s)
+            if self._traffic and self._read_flows.fire_if_due(now_s):
+                self._publish_traffic(self._traffic)
             if now_s >= self._watch_due_s:
                 self._watch_load(now_s)
             self._session.tick(now_s)
@@ -214,6 +223,10 @@ class Agent:
             if not self._is_ready:
                 self._is_ready = True
                 self._notify.send("READY=1")
+
+    def _publish_traffic(self, reader: TrafficReader) -> None:
+        if traffic := reader.read():
+            self._session.publish(traffic)
 
     def _write_textfile(self, report: pb.Report) -> None:
         """Write the file for node_exporter, if there is to be one. Reports matter more than it."""

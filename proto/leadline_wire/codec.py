@@ -41,6 +41,7 @@ MOST_HINDRANCES = 16  # of one test; there are three
 MOST_FLOWS = 64  # in one message
 MOST_FLOW_MS = 3_600_000  # that a board adds up: an hour
 MOST_FLOW_COUNT = 1 << 50  # of its bytes or packets: an hour at 1 Tbit/s is less
+MOST_FLOW_CONNECTIONS = 1 << 28  # that began, of one flow: an hour at 70,000 a second is less
 _ADDRESS_BYTES = (4, 16)  # IPv4, IPv6
 
 
@@ -243,6 +244,7 @@ def _check_traffic(message: pb.TrafficReport, _: topics.Topic) -> None:
         for name in ("bytes_sent", "bytes_received", "packets_sent", "packets_received"):
             _check_most(f"flows.{name}", getattr(flow, name), MOST_FLOW_COUNT)
         _check_most("flows.port", flow.port, 65_535)
+        _check_most("flows.connections", flow.connections, MOST_FLOW_CONNECTIONS)
         lengths = [len(flow.source), len(flow.destination)]
         lengths += [len(flow.translated_source)] if flow.translated_source else []
         if not set(lengths) <= set(_ADDRESS_BYTES):

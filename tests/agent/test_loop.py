@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_agent import loop
+from leadline_agent.clock import boot_ms
 from leadline_agent.collectors import Collectors
 from leadline_agent.collectors.load import LoadReader
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
@@ -344,3 +345,25 @@ def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
     assert "the settings stay as they were" in caplog.text
     assert new._settings is old._settings
     new.close()
+
+
+def test_traffic_is_published_where_a_file_of_it_is_named(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[object] = []
+    monkeypatch.setattr(Session, "publish", lambda _, sample: published.append(sample))
+    file = tmp_path / "flows.json"
+    named = replace(settings, flows=file)
+    agent = Agent(named, Endpoint.of(named.broker), SimpleQueue(), CountingNotifier())
+    try:
+        row = '["10.42.1.5","10.42.2.7",80,1,2,3,4,5,null,false]'
+        file.write_text(
+            f'{{"version":1,"boot_ms":{boot_ms()},"duration_ms":60000,"omitted_bytes":0,'
+            f'"lost_events":false,"flows":[{row}]}}'
+        )
+        for wait_s in (loop.READ_FLOWS_S + 1, 2 * loop.READ_FLOWS_S + 1):
+            agent.tick(time.monotonic() + wait_s)
+    finally:
+        agent.close()
+    (report,) = (each for each in published if isinstance(each, pb.TrafficReport))
+    assert [flow.port for flow in report.flows] == [80]

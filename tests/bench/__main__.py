@@ -16,6 +16,7 @@ PARTS = (
     "metrics",
     "scale",
     "agent_memory",
+    "flows",
     "extender",
     "scheduling",
     "shadow",

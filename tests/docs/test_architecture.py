@@ -19,6 +19,7 @@ PACKAGES = {
     name: REPOSITORY / folder / name
     for name, folder in (
         ("leadline_agent", "agent"),
+        ("leadline_flows", "agent/flows"),
         ("leadline_wire", "proto"),
         ("leadline_controller", "controller"),
         ("leadline_experiments", "controller/experiments"),

@@ -83,8 +83,8 @@ def test_text_that_is_not_utf_8_is_broken() -> None:
     assert fault(Kind.LEASE, payload) == Fault.BROKEN
 
 
-SENT = (Kind.BIRTH, Kind.REPORT, Kind.RTT, Kind.BANDWIDTH, Kind.STATUS)
-NUMBERED = (Kind.BIRTH, Kind.REPORT, Kind.RTT, Kind.BANDWIDTH)
+SENT = (Kind.BIRTH, Kind.REPORT, Kind.RTT, Kind.BANDWIDTH, Kind.TRAFFIC, Kind.STATUS)
+NUMBERED = (Kind.BIRTH, Kind.REPORT, Kind.RTT, Kind.BANDWIDTH, Kind.TRAFFIC)
 
 
 @pytest.mark.parametrize("kind", SENT)
@@ -258,6 +258,8 @@ def test_every_field_has_a_maximum(kind: Kind, message: Any, path: str, field: A
     allowed = {Fault.OUT_OF_RANGE, Fault.TOO_LONG}
     if path in ("node", "origin.node", "origin.boot_id"):
         allowed = {Fault.WRONG_NODE, Fault.BROKEN}  # they can be only one thing
+    if path in ("flows.source", "flows.destination", "flows.translated_source"):
+        allowed = {Fault.BROKEN}  # an address has 4 bytes or 16
     assert fault(kind, changed.SerializeToString()) in allowed
 
 
@@ -274,6 +276,16 @@ def test_every_list_has_a_maximum(kind: Kind, message: Any, path: str) -> None:
     for _ in range(300):
         values.append(one) if one else values.add()
     assert fault(kind, changed.SerializeToString()) == Fault.TOO_LONG
+
+
+@pytest.mark.parametrize("field", ["source", "destination", "translated_source"])
+@pytest.mark.parametrize("length", [0, 3, 4, 5, 16, 17])
+def test_an_address_of_a_flow_has_4_bytes_or_16(field: str, length: int) -> None:
+    payload = changed(Kind.TRAFFIC, lambda m: setattr(m.flows[0], field, bytes(length)))
+    if length in (4, 16) or (length == 0 and field == "translated_source"):
+        assert decode(topic(Kind.TRAFFIC), payload, SCHEMA)
+    else:
+        assert fault(Kind.TRAFFIC, payload) == Fault.BROKEN
 
 
 @pytest.mark.parametrize(("celsius", "known"), [(-100, True), (-101, False), (250, True)])

@@ -18,7 +18,7 @@ def test_the_scheme_of_the_interfaces() -> None:
     assert topics.topic("home", "pi-1", Kind.REPORT) == "leadline/v1/home/pi-1/report"
     assert topics.subscription("home", Kind.RTT) == "leadline/v1/home/+/rtt"
     assert {kind.value for kind in Kind} == {
-        *("birth", "report", "rtt", "bandwidth", "status", "lease")
+        *("birth", "report", "rtt", "bandwidth", "traffic", "status", "lease")
     }
 
 

@@ -46,11 +46,15 @@ def later(folder: Path, version: str, *, broken: bool = False) -> Path:
         else:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copy(place, folder / name)
-    for project in ("", "agent", "controller", "proto"):
+    for project in ("", "agent", "agent/flows", "controller", "proto"):
         _replace(
             folder / project / "pyproject.toml", f'version = "{VERSION}"', f'version = "{version}"'
         )
-    for package in ("agent/leadline_agent", "controller/leadline_controller"):
+    for package in (
+        "agent/leadline_agent",
+        "agent/flows/leadline_flows",
+        "controller/leadline_controller",
+    ):
         _replace(
             folder / package / "__init__.py",
             f'__version__ = "{VERSION}"',

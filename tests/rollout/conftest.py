@@ -44,6 +44,7 @@ MODULES = (
     "test_power_cut",
     "test_upgrade",
     "test_rollback",
+    "test_flows",
     "test_remove",
 )
 

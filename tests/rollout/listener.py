@@ -32,11 +32,14 @@ from tests.rollout.nspawn_testbed import REPOSITORY, NspawnTestbed
 PORT = 8883
 KEYS = "/etc/leadline/pki/controller"
 READY, READY_S = b"ready", 20.0
-NUMBERED: Mapping[str, type[pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport]] = {
+NUMBERED: Mapping[
+    str, type[pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport | pb.TrafficReport]
+] = {
     topics.Kind.BIRTH: pb.Birth,
     topics.Kind.REPORT: pb.Report,
     topics.Kind.RTT: pb.RttReport,
     topics.Kind.BANDWIDTH: pb.BandwidthReport,
+    topics.Kind.TRAFFIC: pb.TrafficReport,
 }
 
 

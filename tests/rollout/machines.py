@@ -31,7 +31,7 @@ getent passwd | awk -F: '{print "user:" $1, $3}'
 getent group | awk -F: '{print "group:" $1, $3 " " $4}'
 dpkg-query -W -f 'package:${Package} ${db:Status-Abbrev} ${Version}\n'
 for name in net.ipv4.ping_group_range net.ipv4.ip_unprivileged_port_start kernel.dmesg_restrict \
-    net.ipv4.ip_forward vm.overcommit_memory; do
+    net.ipv4.ip_forward vm.overcommit_memory net.netfilter.nf_conntrack_acct; do
     echo "sysctl:$name" $(cat /proc/sys/$(echo $name | tr . /))
 done
 """

@@ -35,6 +35,25 @@ MESSAGES: dict[Kind, TelemetryMessage] = {
         measured_us=11_000,
         hindrances=[pb.BandwidthReport.CPU_BOUND],
     ),
+    Kind.TRAFFIC: pb.TrafficReport(
+        origin=ORIGIN,
+        timing=TIMING,
+        duration_ms=60_000,
+        flows=[
+            pb.Flow(
+                source=bytes((10, 42, 1, 5)),
+                destination=bytes((10, 42, 2, 7)),
+                port=5432,
+                bytes_sent=20_000,
+                bytes_received=900_000,
+                packets_sent=300,
+                packets_received=700,
+                connections=3,
+                translated=True,
+            )
+        ],
+        omitted_bytes=1_200,
+    ),
     Kind.STATUS: pb.Status(
         origin=pb.Origin(node="pi-1", boot_id=b"0123456789abcdef", session=3), online=True
     ),

@@ -12,7 +12,7 @@ from leadline_agent.config import ConfigError, load
 ROLE = Path(__file__).parents[2] / "ansible" / "roles" / "agent"
 # Variables of their own, and the files that the unit hands over.
 OF_THE_ROLE = {"node", "cluster", "interval_s", "broker.host", "broker.port", "probe.address"}
-OF_THE_ROLE |= {"textfile.path"}
+OF_THE_ROLE |= {"textfile.path", "flows.path"}
 
 
 def fields(folder: Path) -> set[str]:

@@ -17,6 +17,7 @@ from leadline_agent import config as agent
 from leadline_controller.extender import server as extender
 from leadline_controller.serve import grpc_server
 from leadline_controller.settings import rows
+from leadline_flows import __main__ as flows
 
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
@@ -24,7 +25,8 @@ from tests.system.daemons import clean_environ, unreachable_kubeconfig
 
 UNITS = Path(__file__).parents[2] / "systemd"
 AGENT, CONTROLLER = UNITS / "leadline-agent.service", UNITS / "leadline-controller.service"
-BOTH = pytest.mark.parametrize("unit", [AGENT, CONTROLLER], ids=lambda unit: unit.stem)
+FLOWS = UNITS / "leadline-flows.service"
+EACH = pytest.mark.parametrize("unit", [AGENT, CONTROLLER, FLOWS], ids=lambda unit: unit.stem)
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -41,7 +43,7 @@ def settings(unit: Path) -> Mapping[str, list[str]]:
     return found
 
 
-@BOTH
+@EACH
 def test_systemd_has_nothing_to_say_about_the_unit(unit: Path, tmp_path: Path) -> None:
     runnable = shutil.which("true")
     copy = tmp_path / unit.name
@@ -52,7 +54,7 @@ def test_systemd_has_nothing_to_say_about_the_unit(unit: Path, tmp_path: Path) -
     assert "Nonsense" in analyze("verify", "--man=no", "--recursive-errors=one", copy).stderr
 
 
-@pytest.mark.parametrize(("unit", "most"), [(AGENT, 2.0), (CONTROLLER, 2.5)])
+@pytest.mark.parametrize(("unit", "most"), [(AGENT, 2.0), (CONTROLLER, 2.5), (FLOWS, 1.1)])
 def test_what_is_exposed_stays_below_the_limit(unit: Path, most: float, tmp_path: Path) -> None:
     tenths = round(10 * most)
     done = analyze("security", "--offline=true", f"--threshold={tenths}", unit)
@@ -86,7 +88,27 @@ def test_the_agents_exposure_is_what_its_metrics_need() -> None:
     }
 
 
-@BOTH
+def test_the_exposure_of_the_helper_that_counts_is_its_one_capability_and_where_it_counts() -> None:
+    assert exposed(FLOWS) == {
+        "CapabilityBoundingSet_CAP_NET_ADMIN",
+        "AmbientCapabilities",
+        "PrivateUsers",  # the capability counts in the users' namespace of the network
+        "PrivateNetwork",  # it is this network's connections that it counts
+        "RestrictAddressFamilies_AF_NETLINK",
+        "RestrictAddressFamilies_AF_UNIX",  # systemd's notify socket
+        "DeviceAllow",  # ProtectClock itself lets the clock be read
+        "RootDirectoryOrRootImage",
+    }
+
+
+def test_only_the_agents_user_reads_what_the_helper_counts() -> None:
+    said = settings(FLOWS)
+    assert said["User"] == [AGENT.stem]  # the name that DynamicUser gives the agent
+    assert said["RuntimeDirectoryMode"] == ["0700"]
+    assert said["RuntimeDirectory"] == [Path(flows.DEFAULT_FILE).parent.name]
+
+
+@EACH
 def test_a_unit_never_gives_up_and_is_watched(unit: Path) -> None:
     said = settings(unit)
     assert said["Type"] == ["notify"]

@@ -138,7 +138,9 @@ class Encoder:
         """This node's topic of one kind."""
         return topics.topic(self._cluster, self._node, kind)
 
-    def sample(self, message: pb.Report | Result | pb.Birth) -> tuple[str, bytes]:
+    def sample(
+        self, message: pb.Report | pb.TrafficReport | Result | pb.Birth
+    ) -> tuple[str, bytes]:
         """(topic, payload) of a report, a probe's result or the birth, with the next number."""
         self._sequence += 1
         message.origin.CopyFrom(self._origin())
@@ -225,7 +227,7 @@ class Session:
         """How many messages the full buffer threw away since the first session."""
         return self._buffer.dropped
 
-    def publish(self, sample: pb.Report | Result) -> None:
+    def publish(self, sample: pb.Report | pb.TrafficReport | Result) -> None:
         """Queue a measurement; it is sent as soon as there is a connection."""
         self._append(*self._encoder.sample(sample))
 

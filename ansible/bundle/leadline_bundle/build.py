@@ -17,10 +17,11 @@ from leadline_bundle.targets import TARGETS
 from leadline_bundle.tools import BundleError, Cache, sha256
 from leadline_bundle.wheels import Wheels
 
-# The folders of each part's own distributions.
+# The folders of each part's own distributions; the first has its lock, too.
 PARTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("agent", "proto"),
     "controller": ("controller", "proto"),
+    "flows": ("agent/flows",),
 }
 Progress = Callable[[str], None]
 
@@ -95,9 +96,9 @@ def _fill(
         (new / folder).mkdir(parents=True)
     for part in PARTS:
         _copy(source / "systemd" / f"leadline-{part}.service", new / "units")
-    own = _build_own_wheels(source, version, new / "wheels", wheels, progress)
+    built = _build_own_wheels(source, version, new / "wheels", wheels, progress)
     _copy(wheels.pip(), new / "pip")
-    locks = {part: read_lock(source / part / "requirements.lock") for part in PARTS}
+    locks = {part: read_lock(source / own[0] / "requirements.lock") for part, own in PARTS.items()}
     fetched: set[Path] = set()
     for number, target in enumerate(TARGETS, 1):
         progress(f"the wheels for {target.name} ({number} of {len(TARGETS)})")
@@ -105,7 +106,7 @@ def _fill(
     for wheel in fetched:
         _copy(wheel, new / "wheels")
     for part, folders in PARTS.items():
-        _write(new, part, locks[part] + tuple(own[folder] for folder in folders))
+        _write(new, part, locks[part] + tuple(built[folder] for folder in folders))
 
 
 def _build_own_wheels(

@@ -24,7 +24,14 @@ from leadline_bundle.tools import Cache, run, sha256
 from leadline_bundle.wheels import EPOCH_S, UV, Wheels, environment
 
 LOCK = Path(__file__).parents[3] / "requirements-release.lock"
-FOLDERS = ("agent", "controller", "controller/experiments", "controller/lab", "proto")
+FOLDERS = (
+    "agent",
+    "agent/flows",
+    "controller",
+    "controller/experiments",
+    "controller/lab",
+    "proto",
+)
 _LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
 
 
@@ -47,9 +54,10 @@ def build(
         built = sorted(new.glob("*.whl"))
         run([programs / "twine", "check", "--strict", *built], environ, "twine check")
         bills = {}
-        for part in PARTS:
+        for part, folders in PARTS.items():
             bill = new / f"leadline-{part}-{version}.cdx.json"
-            _write_bill(bill, source / part, new, programs, Path(temporary), environ)
+            own = [f"leadline-{part}", *(["leadline-wire"] if "proto" in folders else [])]
+            _write_bill(bill, source / folders[0], own, new, programs, Path(temporary), environ)
             bills[part] = json.loads(bill.read_text(encoding="utf-8"))
         for name, packages in image.PACKAGES.items():
             bill = new / f"{name}-image-{version}.cdx.json"
@@ -81,6 +89,7 @@ def build(
 def _write_bill(
     bill: Path,
     folder: Path,
+    own: Sequence[str],
     wheels: Path,
     programs: Path,
     temporary: Path,
@@ -92,7 +101,6 @@ def _write_bill(
     into = ("pip", "install", "--quiet", "--python", venv / "bin/python")
     lock = ("--require-hashes", "--requirements", folder / "requirements.lock")
     run([UV, *into, *lock], environ, what)
-    own = (f"leadline-{folder.name}", "leadline-wire")
     run([UV, *into, "--no-deps", "--no-index", "--find-links", wheels, *own], environ, what)
     options = ("--output-reproducible", "--gather-license-texts", "--of", "JSON")
     project = ("--pyproject", folder / "pyproject.toml", "--mc-type", "application")

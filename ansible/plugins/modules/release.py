@@ -24,7 +24,7 @@ attributes:
   diff_mode: {support: full, description: Shows the release before and after.}
 options:
   name:
-    description: The part of the bundle, V(agent) or V(controller).
+    description: The part of the bundle, V(agent), V(controller) or V(flows).
     type: str
     required: true
   state:
