@@ -285,10 +285,10 @@ RTTS = st.none() | st.floats(0, 1e9)
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[ClusterView, tuple[PeerAt, ...]]:
     """Any cluster with any peers; nodes c and d are alike, and no peer is there."""
-    rtt = {pair: draw(RTTS) for pair in ("ab", "ac", "bc")}
-    links = [Link(*pair, ms) for pair, ms in rtt.items() if ms is not None]
-    links += [Link(*pair.replace("c", "d"), ms) for pair, ms in rtt.items() if ms and "c" in pair]
-    links = [each for each in links if each.rtt_ms]
+    links = []
+    for a, b in ("ab", "ac", "bc"):
+        if (ms := draw(RTTS)) is not None:
+            links += [Link(a, b, ms)] + ([Link(a, "d", ms)] if b == "c" else [])
     mbps = [draw(st.none() | AMOUNTS) for _ in "abc"]
     nodes = [
         node(name, bandwidth_mbps=each) for name, each in zip(NAMES, [*mbps, mbps[2]], strict=True)

@@ -61,8 +61,8 @@ def test_filled_waits_are_known_and_not_negative(
     mbps: list[float | None],
     declared: list[tuple[str, float, float]],
 ) -> None:
-    pairs = ("ab", "ac", "bd")
-    links = [Link(*pair, ms) for pair, ms in zip(pairs, rtt_ms, strict=True) if ms is not None]
+    pairs = (("a", "b"), ("a", "c"), ("b", "d"))
+    links = [Link(a, b, ms) for (a, b), ms in zip(pairs, rtt_ms, strict=True) if ms is not None]
     peers = [DeclaredPeer(f"node/{name}", *amounts) for name, *amounts in declared]
     assert all(0 <= each < inf for each in waits(links, mbps, *peers))
 
