@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from leadline_controller.framework.cluster_objects import ClusterObject
+from leadline_controller.framework.cluster_objects import ClusterObject, PodSelector
 from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import (
     CPU,
@@ -25,6 +25,7 @@ from leadline_controller.framework.model import (
     Taint,
 )
 from leadline_controller.framework.node_table import CLASS_LABEL
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -40,6 +41,7 @@ from tests.support.examples import examples
 GPU = "example.com/gpu"
 TAINTS = (Taint("dedicated", "db", "NoSchedule"), Taint("soft", "", "PreferNoSchedule"))
 PORTS = (HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "UDP", 53))
+PEERS = ("node/n0<80ms", "node/n0=5@3rps, web=2", "web=1@20rps<60ms, gone=3")
 NUMBERS = ("0", "0.5", "3", "1e12")
 
 STORAGE: Sequence[ClusterObject] = (
@@ -49,6 +51,7 @@ STORAGE: Sequence[ClusterObject] = (
     claim("w"),
     claim("c", volume="v", accessModes=["ReadWriteOncePod"]),
     volume("v", labels={"topology.kubernetes.io/zone": "a"}),
+    PodSelector("Service", "default", "web", (Requirement("app", "In", ("web",)),)),
 )
 
 LAYERS = (Layer("base", 400.0), Layer("web", 90.0))
@@ -132,6 +135,7 @@ def _pod(random: Random, users: int) -> Pod:
         "data-mb": random.choice(NUMBERS),
         "bandwidth-mbps": random.choice(NUMBERS),
         "user-node": f"n{random.randrange(users)}",
+        "peers": random.choice(PEERS),
         "profile-ms": random.choice(['{"n0": 100}', '{"n1": 0, "x": 50}', "{}"]),
     }
     requests = {

@@ -20,18 +20,19 @@ def peer_round_trip(view: ClusterView, pod: Pod) -> FilterResult:
     needed = [
         (each, most) for each in peers_of(view, pod) if (most := each.most_rtt_ms) is not None
     ]
-    found = [(peer, most, round_trips_ms(view, peer)) for peer, most in needed]
+    rtt_ms = round_trips_ms(view, [peer for peer, _ in needed])
+    found = [(*each, column) for each, column in zip(needed, rtt_ms, strict=True)]
     passes = view.table.all()
-    for _, most_ms, rtt_ms in found:
+    for _, most_ms, column in found:
         with np.errstate(invalid="ignore"):
-            passes &= rtt_ms <= most_ms
+            passes &= column <= most_ms
 
     def reason(i: int) -> str:
-        for peer, most_ms, rtt_ms in found:
-            if np.isnan(rtt_ms[i]):
+        for peer, most_ms, column in found:
+            if np.isnan(column[i]):
                 return f"needs {most_ms:g} ms to {peer.name}, the round trip is unknown"
-            if rtt_ms[i] > most_ms:
-                return f"needs {most_ms:g} ms to {peer.name}, has {rtt_ms[i]:.3g}"
+            if column[i] > most_ms:
+                return f"needs {most_ms:g} ms to {peer.name}, has {column[i]:.3g}"
         raise IndexError(i)
 
     nowhere = [each.name for each in absent_peers(view, pod) if each.most_rtt_ms is not None]

@@ -8,15 +8,16 @@ pods, or one node.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import AssignedPods, PodKind
+from leadline_controller.framework.assigned_pods import AssignedPods
 from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.callers import named
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
-from leadline_controller.framework.selectors import Selector, selects
+from leadline_controller.framework.selectors import Requirement, Selector, selects
 from leadline_controller.framework.services import (
     PER_REPLICA_LABELS,
     Service,
@@ -24,11 +25,12 @@ from leadline_controller.framework.services import (
     workload_name,
 )
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
-from leadline_controller.framework.view import ClusterView, Floats, Ints, NodeTable
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.parsing.addresses import read_unicast
 
-# Of each peer those nodes count that have most of its pods, and of a workload the largest peers.
-_MOST_NODES, _MOST_OBSERVED = 32, 64
+# A peer on more nodes is everywhere, and no node is nearer to it than others.
+_EVERYWHERE = 32
+_MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
 # With a connection that stays open no new ones are counted, and requests are far fewer than
 # packets: at most so many packets of the rarer direction are taken to be one.
 _PACKETS_OF_A_REQUEST = 36.0
@@ -56,6 +58,11 @@ class PeerAt:
         return sqrt(max(self.least_requests_per_s, most / _PACKETS_OF_A_REQUEST) * most)
 
     @property
+    def is_everywhere(self) -> bool:
+        """Whether it is on so many nodes that it plays no part in where the pod goes."""
+        return int(np.count_nonzero(self.share)) > _EVERYWHERE
+
+    @property
     def nodes(self) -> Ints:
         """The indexes of the nodes where it is, those with the largest share first."""
         here = np.flatnonzero(self.share)
@@ -76,32 +83,56 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     observed if none are declared. Pods that are being deleted are nowhere: their successors are to
     take their places.
     """
+    return _found(view, pod)[0]
+
+
+def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
+    """The declared peers that are nowhere: they have no pods, or their node or address is not
+    known."""
+    return _found(view, pod)[1]
+
+
+Found = tuple[tuple[PeerAt, ...], tuple[DeclaredPeer, ...]]
+# Filters, strategy and preferences ask about the same pod in turn.
+_LAST_FOUND: WeakKeyDictionary[ClusterView, tuple[Pod, Found]] = WeakKeyDictionary()
+
+
+def _found(view: ClusterView, pod: Pod) -> Found:
     if not (pod.annotations.peers or view.traffic.peers or view.callers):
-        return ()
+        return (), ()
+    last = _LAST_FOUND.get(view)
+    if last is None or last[0] is not pod:
+        last = _LAST_FOUND[view] = pod, _find(view, pod)
+    return last[1]
+
+
+def _find(view: ClusterView, pod: Pod) -> Found:
     observed = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
-    found = []
     callers = list(_callers(view, pod))
+    found, absent = [], []
     for declared in pod.annotations.peers:
         place, is_same = _place(view, pod, declared)
         callers = [each for each in callers if not is_same(each)]  # its own word counts
         same = [each for each in observed if is_same(each)]
         observed = [each for each in observed if not is_same(each)]
-        if (share := _share(place)) is not None:
-            bounds = _bounds(declared, same)
-            found.append(
-                PeerAt(declared.name, share, declared.mbps, *bounds, declared.most_rtt_ms, True)
-            )
+        if not place.any():
+            absent.append(declared)
+            continue
+        bounds = _bounds(declared, same)
+        rates = declared.mbps, *bounds, declared.most_rtt_ms
+        found.append(PeerAt(declared.name, place / place.sum(), *rates, declared=True))
     calls = {each.peer for each in callers}
-    observed = [each for each in observed if each.peer not in calls]
-    for each in (*callers, *observed):
+    for each in (*callers, *(each for each in observed if each.peer not in calls)):
         if isinstance(each.peer, str):
             place = _at(view, each.peer)
         else:
             place = pods_of(view.assigned_pods, len(view), each.peer)
-        if (share := _share(place)) is not None:
+        if place.any():
             bounds = each.least_requests_per_s, each.most_requests_per_s
-            found.append(PeerAt(each.name, share, each.mbps, *bounds, None, each.peer in calls))
-    return tuple(found)
+            rates = each.mbps, *bounds, None
+            share = place / place.sum()
+            found.append(PeerAt(each.name, share, *rates, declared=each.peer in calls))
+    return tuple(found), tuple(absent)
 
 
 def _callers(view: ClusterView, pod: Pod) -> Iterator[PeerTraffic]:
@@ -118,52 +149,43 @@ def _callers(view: ClusterView, pod: Pod) -> Iterator[PeerTraffic]:
             if caller.workload == own:
                 continue
             least, most = _bounds(caller.declared, ())
-            before = found.get(caller.workload) or PeerTraffic(
-                caller.workload, caller.name, 0.0, 0.0, 0.0
-            )
+            before = found.get(caller.workload)
+            if before is None:
+                before = PeerTraffic(caller.workload, caller.name, 0.0, 0.0, 0.0)
             found[caller.workload] = replace(
                 before,
                 mbps=before.mbps + count * caller.declared.mbps,
                 least_requests_per_s=before.least_requests_per_s + count * least,
                 most_requests_per_s=before.most_requests_per_s + count * most,
             )
-    if found:
-        replicas = 1 + int(pods_of(view.assigned_pods, len(view), own).sum())
-        for each in found.values():
-            yield replace(
-                each,
-                mbps=each.mbps / replicas,
-                least_requests_per_s=each.least_requests_per_s / replicas,
-                most_requests_per_s=each.most_requests_per_s / replicas,
-            )
-
-
-def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
-    """The declared peers that are nowhere: they have no pods, or their node or address is not
-    known."""
-    peers = pod.annotations.peers
-    return tuple(each for each in peers if not _place(view, pod, each)[0].any())
+    replicas = 1 + int(pods_of(view.assigned_pods, len(view), own).sum()) if found else 1
+    for each in found.values():
+        yield replace(
+            each,
+            mbps=each.mbps / replicas,
+            least_requests_per_s=each.least_requests_per_s / replicas,
+            most_requests_per_s=each.most_requests_per_s / replicas,
+        )
 
 
 def main_peer(view: ClusterView, pod: Pod) -> PeerAt | None:
     """The peer that the pod waits for most often: the one with the most requests, then with the
     most Mbit/s, then the first. It does not depend on where the pod is, or the pod would change
     its peer by each move."""
-    peers = peers_of(view, pod)
-    if not peers:
-        return None
-    return max(peers, key=lambda each: (each.requests_per_s, each.mbps))
+    peers = [each for each in peers_of(view, pod) if not each.is_everywhere]
+    return max(peers, key=lambda each: (each.requests_per_s, each.mbps), default=None)
 
 
-def round_trips_ms(view: ClusterView, peer: PeerAt) -> Floats:
-    """Expected round trip from each node to the peer, ms, shape (n,): the mean over where its pods
-    are, 0 for those on the node itself; NaN if one of them is unknown."""
-    total = np.zeros(len(view))
-    for node in peer.nodes.tolist():
-        to_node = view.links.rtt_ms_from(node)
-        to_node[node] = 0.0
-        total += peer.share[node] * to_node
-    return total
+def round_trips_ms(view: ClusterView, peers: Sequence[PeerAt]) -> Floats:
+    """Expected round trip from each node to each peer, ms, shape (len(peers), n): the mean over
+    where its pods are, 0 for those on the node itself; NaN if one of them is unknown."""
+    shares = np.array([peer.share for peer in peers]).reshape(len(peers), len(view))
+    hosts = np.flatnonzero(shares.any(axis=0))
+    rtt_ms = np.zeros((hosts.size, len(view)))
+    for row, host in enumerate(hosts.tolist()):
+        rtt_ms[row] = view.links.rtt_ms_from(host)
+        rtt_ms[row, host] = 0.0
+    return _expected(shares[:, hosts], rtt_ms)
 
 
 def free_mbps(view: ClusterView, pod: Pod, peers: Sequence[PeerAt]) -> Floats:
@@ -187,32 +209,34 @@ def waits_s(
     view: ClusterView,
     peers: Sequence[PeerAt],
     candidates: Ints,
-    rtt_ms_from: Callable[[int], Floats] | None = None,
+    rtt_ms: Floats | None = None,
     left_mbps: Floats | None = None,
 ) -> Floats:
     """Seconds each second that a pod on each candidate and each peer would wait for each other,
     both directions together, shape (len(peers), len(candidates)): requests times the expected round
     trip, and Mbit/s over what is left on the slower of the two links, nothing across one board. NaN
-    where one of these is unknown.
+    where one of these is unknown; 0 for a peer that is everywhere.
 
-    rtt_ms_from: the round trips of all nodes from one, ms, shape (n,), by default those of the
-    links. left_mbps: of each node's link, shape (n,), by default what is not requested.
+    rtt_ms: `round_trips_ms` of the candidates, by default as these are. left_mbps: of each node's
+    link, shape (n,), by default what is not requested.
     """
-    if not peers:
-        return np.zeros((0, candidates.size))
-    shares = np.array([peer.share for peer in peers])
-    hosts = np.flatnonzero(shares.any(axis=0))
-    shares = shares[:, hosts]
-    rtt_ms_from = rtt_ms_from or view.links.rtt_ms_from
+    waits = np.zeros((len(peers), candidates.size))
+    near = [at for at, peer in enumerate(peers) if not peer.is_everywhere]
+    if not near:
+        return waits
+    counted = [peers[at] for at in near]
+    rtt_ms = round_trips_ms(view, counted)[:, candidates] if rtt_ms is None else rtt_ms[near]
     left = view.bandwidth_free_mbps() if left_mbps is None else left_mbps
     left = np.maximum(left, MIN_MBPS)
-    is_here = hosts[:, np.newaxis] == candidates
-    rtt_s = np.array([rtt_ms_from(int(host))[candidates] for host in hosts]) / 1000
+    shares = np.array([peer.share for peer in counted])
+    hosts = np.flatnonzero(shares.any(axis=0))
     megabit_s = 1 / np.minimum(left[hosts][:, np.newaxis], left[candidates])
-    requests = np.array([[peer.requests_per_s] for peer in peers])
-    mbps = np.array([[peer.mbps] for peer in peers])
-    by_requests = _expected(shares * requests, np.where(is_here, 0.0, rtt_s))
-    return by_requests + _expected(shares * mbps, np.where(is_here, 0.0, megabit_s))
+    megabit_s[hosts[:, np.newaxis] == candidates] = 0.0
+    requests = np.array([[peer.requests_per_s] for peer in counted])
+    mbps = np.array([[peer.mbps] for peer in counted])
+    by_requests = np.where(requests > 0, requests * rtt_ms / 1000, 0.0)
+    waits[near] = by_requests + _expected(shares[:, hosts] * mbps, megabit_s)
+    return waits
 
 
 def wait_s(view: ClusterView, peers: Sequence[PeerAt], candidates: Ints) -> Floats:
@@ -259,11 +283,13 @@ def busiest_nodes(
 def pods_of(assigned: AssignedPods, count: int, workload: Service) -> Ints:
     """How many pods of a workload each of `count` nodes has, shape (count,), without those that are
     being deleted. Pods without labels cannot be told apart, and are none."""
-
-    def is_one(kind: PodKind) -> bool:
-        return not kind.terminating and service(kind.namespace, kind.pairs) == workload
-
-    return assigned.per_node(assigned.of_kind(("pods_of", workload), is_one), count)
+    namespace, labels = workload
+    selector = tuple(Requirement(key, "In", (value,)) for key, value in labels)
+    chosen = _kinds(assigned, namespace, [selector])
+    kinds = assigned.kinds.values
+    for number in np.flatnonzero(chosen).tolist():  # they may have more labels
+        chosen[number] = service(namespace, kinds[number].pairs) == workload
+    return assigned.per_node(chosen[assigned.kind], count)
 
 
 IsSame = Callable[[PeerTraffic], bool]
@@ -291,7 +317,9 @@ def _place(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> tuple[Ints, I
         labels = dict(each.peer[1])
         return any(selects(selector, labels) for selector in shared)
 
-    return _selected(view.assigned_pods, len(view), namespace, selectors), is_same
+    assigned = view.assigned_pods
+    chosen = _kinds(assigned, namespace, selectors)
+    return assigned.per_node(chosen[assigned.kind], len(view)), is_same
 
 
 def _at(view: ClusterView, node: str) -> Ints:
@@ -301,31 +329,19 @@ def _at(view: ClusterView, node: str) -> Ints:
     return place
 
 
-def _selected(
-    assigned: AssignedPods, count: int, namespace: str, selectors: Sequence[Selector]
-) -> Ints:
-    """How many pods of a namespace that one of the selectors matches each node has."""
+def _kinds(assigned: AssignedPods, namespace: str, selectors: Sequence[Selector]) -> Bools:
+    """The kinds of pods of a namespace that one of the selectors matches, without those that are
+    being deleted, by number."""
     kinds = assigned.kinds
     chosen = np.zeros(len(kinds), dtype=np.bool_)
     for selector in selectors:
         chosen |= kinds.by_label.selected(selector)
     chosen &= kinds.in_namespaces([namespace]) & ~kinds.terminating()
-    return assigned.per_node(chosen[assigned.kind], count)
+    return chosen
 
 
 def _without_hashes(selector: Selector) -> Selector:
     return tuple(each for each in selector if each.key not in PER_REPLICA_LABELS)
-
-
-def _share(place: Ints) -> Floats | None:
-    """The share of the nodes with the most, shape (n,); None if there is nothing."""
-    if not place.any():
-        return None
-    if np.count_nonzero(place) > _MOST_NODES:
-        kept = np.argsort(-place, kind="stable")[:_MOST_NODES]
-        place = np.where(np.isin(np.arange(place.size), kept), place, 0)
-    shares: Floats = place / place.sum()
-    return shares
 
 
 def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float, float]:
@@ -343,5 +359,7 @@ def _expected(weights: Floats, values: Floats) -> Floats:
     unknown = np.isnan(values)
     total: Floats = weights @ np.where(unknown, 0.0, values)
     if unknown.any():
-        total[(weights > 0).astype(np.int64) @ unknown.astype(np.int64) > 0] = np.nan
+        # As floats, of which numpy multiplies matrices a hundred times as quickly.
+        counted = (weights > 0).astype(np.float64) @ unknown.astype(np.float64)
+        total[counted > 0] = np.nan
     return total

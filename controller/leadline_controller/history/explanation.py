@@ -191,7 +191,7 @@ def measured(
                 rtt_ms = view.links.rtt_ms_from(user).copy()
                 rtt_ms[user] = np.nan
             elif peer_is_user and (peer := main_peer(view, pod)) is not None:
-                rtt_ms = round_trips_ms(view, peer)
+                rtt_ms = round_trips_ms(view, [peer])[0]
             columns[need] = rtt_ms[nodes]
     return columns
 

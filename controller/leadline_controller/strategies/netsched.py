@@ -12,7 +12,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.peers import peers_of, wait_s
+from leadline_controller.framework.peers import peers_of
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, deviations_off
 from leadline_controller.strategies.shared.peers import filled_waits_s
 from leadline_controller.strategies.shared.unknowns import fill, left_unknown, unknown_option
@@ -42,11 +42,10 @@ _WAIT_ERROR = 0.1
 
 
 class _Waits(NamedTuple):
-    """For all peers, s each second, shape (len(candidates),): NaN where unknown, and with something
-    for that."""
+    """For all peers, s each second, and which are known, shapes (len(candidates),)."""
 
-    known: Floats
     filled: Floats
+    known: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class NetSched(Strategy):
         waits = self._waits_s(view, pod, candidates)
         silent: Bools = np.logical_not(known.any(axis=0))
         if waits is not None:
-            silent &= np.isnan(waits.known)
+            silent &= ~waits.known
         filled = []
         if not known.all():
             how = candidates, self.unknown, left_unknown
@@ -110,7 +109,7 @@ class NetSched(Strategy):
         if waits is not None:
             used, weights = [*used, _PEERS], np.append(weights, self.peers)
             values = np.vstack((values, np.where(silent, np.nan, waits.filled)))
-            known = np.vstack((known, ~np.isnan(waits.known)))
+            known = np.vstack((known, waits.known))
             if margins is not None:
                 margin_s = _WAIT_ERROR * waits.filled * deviations_off(candidates.size)
                 margins = np.vstack((margins, margin_s))
@@ -138,8 +137,7 @@ class NetSched(Strategy):
         peers = peers_of(view, pod) if self.peers > 0 else ()
         if not peers:
             return None
-        filled = filled_waits_s(view, pod, peers, nodes, self.unknown)
-        return _Waits(wait_s(view, peers, nodes), filled.sum(axis=0))
+        return _Waits(*filled_waits_s(view, pod, peers, nodes, self.unknown))
 
 
 def _wins(values: Floats, margins: Floats | None, known: Bools) -> Bools:

@@ -209,7 +209,9 @@ def test_the_main_peer_has_the_most_requests_then_mbit() -> None:
 def test_the_expected_round_trip_is_the_mean_over_the_pods() -> None:
     found = cluster(database("1", "a"), database("2", "b"))
     (peer,) = peers_of(found, declaring(DeclaredPeer("db")))
-    assert round_trips_ms(found, peer).tolist() == pytest.approx([1.0, 1.0, 5.0, nan], nan_ok=True)
+    assert round_trips_ms(found, [peer])[0].tolist() == pytest.approx(
+        [1.0, 1.0, 5.0, nan], nan_ok=True
+    )
 
 
 def test_the_wait_is_round_trips_and_transfer_over_the_slower_link() -> None:
@@ -254,14 +256,28 @@ def test_the_traffic_of_a_running_pod_is_bandwidth_that_it_would_have() -> None:
     assert free_mbps(found, runs_on[1], peers).tolist() == [90, 82, 70, 100]
 
 
-def test_of_a_peer_everywhere_the_nodes_with_the_most_pods_count() -> None:
-    nodes = [node(f"n{number:02}") for number in range(40)]
-    pods = [database(each.name, each.name) for each in nodes] + [database("more", "n39")]
-    found = view(nodes, assigned_pods=pods, objects=[SERVICE])
-    (peer,) = peers_of(found, declaring(DeclaredPeer("db")))
-    assert np.count_nonzero(peer.share) == 32
-    assert peer.share.sum() == pytest.approx(1.0)
-    assert peer.nodes[0] == 39
+def test_a_peer_on_more_than_32_nodes_is_everywhere() -> None:
+    nodes = [node(f"n{number:02}", bandwidth_mbps=100.0) for number in range(40)]
+    wanted = declaring(DeclaredPeer("db", 1.0, 99.0), DeclaredPeer("node/n01", 1.0, 0.0))
+    for count, main in ((32, "db"), (33, "node/n01")):
+        pods = [database(each.name, each.name) for each in nodes[:count]]
+        found = view(nodes, assigned_pods=pods, objects=[SERVICE])
+        peers = peers_of(found, wanted)
+        assert [each.name for each in peers] == ["db", "node/n01"]
+        chosen = main_peer(found, wanted)
+        assert chosen is not None
+        assert chosen.name == main
+        waits = waits_s(found, peers, np.arange(40))
+        assert waits[1].tolist() == [0.01, 0.0, *[0.01] * 38]
+        assert np.isnan(waits[0]).all() == (count == 32)
+        assert waits[0].any() == (count == 32)
+
+
+def test_pods_with_more_labels_are_another_workload() -> None:
+    pods = [database("1", "a"), database("2", "b", tier="x")]
+    found = cluster(*pods, traffic=seen(("default", frozenset(DB.items())), "default/db"))
+    (peer,) = peers_of(found, declaring())
+    assert peer.share.tolist() == [1, 0, 0, 0]
 
 
 def test_the_nodes_of_the_busiest_peers() -> None:
@@ -285,10 +301,10 @@ RTTS = st.none() | st.floats(0, 1e9)
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[ClusterView, tuple[PeerAt, ...]]:
     """Any cluster with any peers; nodes c and d are alike, and no peer is there."""
-    rtt = {pair: draw(RTTS) for pair in ("ab", "ac", "bc")}
-    links = [Link(*pair, ms) for pair, ms in rtt.items() if ms is not None]
-    links += [Link(*pair.replace("c", "d"), ms) for pair, ms in rtt.items() if ms and "c" in pair]
-    links = [each for each in links if each.rtt_ms]
+    links = []
+    for a, b in ("ab", "ac", "bc"):
+        if (ms := draw(RTTS)) is not None:
+            links += [Link(a, b, ms)] + ([Link(a, "d", ms)] if b == "c" else [])
     mbps = [draw(st.none() | AMOUNTS) for _ in "abc"]
     nodes = [
         node(name, bandwidth_mbps=each) for name, each in zip(NAMES, [*mbps, mbps[2]], strict=True)

@@ -268,11 +268,11 @@ def test_nodes_without_names_in_common_still_have_predictions() -> None:
 
 
 def test_the_main_peer_replaces_the_master() -> None:
-    declared = {"peers": "node/n1@9rps, node/n3@1rps"}
-    decision = decided(cluster(), wanted(**declared))
+    declared = "node/n1@9rps, node/n3@1rps"
+    decision = decided(cluster(), wanted(peers=declared))
     assert totals(decision) == totals(decided(cluster(), wanted(user_node="n1")))
     assert decision.why.endswith("; its user is its main peer, node/n1")
-    paper = decided(cluster(), wanted(**declared), main_peer="off")
+    paper = decided(cluster(), wanted(peers=declared), main_peer="off")
     assert (totals(paper), paper.why) == (totals(decided(cluster(), wanted())), paper.why)
     assert "peer" not in paper.why
 

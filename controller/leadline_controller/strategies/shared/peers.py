@@ -30,8 +30,12 @@ def user_peer(view: ClusterView, pod: Pod, option: str) -> PeerAt | None:
 def user_round_trips_ms(view: ClusterView, peer: PeerAt) -> tuple[Floats, Bools]:
     """Expected round trip from each node to a peer that is the user, ms, and the nodes that have
     all of it, shapes (n,). It is NaN there, as nothing has to travel, and where it is unknown."""
+    return _travelling(peer, expected_ms(view, [peer])[0])
+
+
+def _travelling(peer: PeerAt, rtt_ms: Floats) -> tuple[Floats, Bools]:
     at_home = peer.share == 1
-    return np.where(at_home, np.nan, expected_ms(view, peer)), at_home
+    return np.where(at_home, np.nan, rtt_ms), at_home
 
 
 def filled_waits_s(
@@ -41,18 +45,21 @@ def filled_waits_s(
     nodes: Ints,
     unknown: str,
     unknown_rtt_ms: float = 100.0,
-) -> Floats:
-    """As `waits_s`, shape (len(peers), len(nodes)), but an unknown round trip counts as
-    `round_trips_ms` says, and an unknown bandwidth as `fill` does, else as the least known one; if
-    none is known, only round trips count."""
-    everyone = np.arange(len(view))
-
-    def rtt_ms_from(host: int) -> Floats:
-        rtt_ms = view.links.rtt_ms_from(host)
-        return round_trips_ms(view, rtt_ms, everyone, unknown, unknown_rtt_ms).values
-
+) -> tuple[Floats, Bools]:
+    """The waits for all peers, s each second, and which are known, shapes (len(nodes),): see
+    `waits_s`. An unknown round trip counts as `round_trips_ms` says, and an unknown bandwidth as
+    `fill` does, else as the least known one; if none is known, only round trips count."""
     left = free_mbps(view, pod, peers)
+    waits = waits_s(view, peers, nodes, left_mbps=left).sum(axis=0)
+    known = ~np.isnan(waits)
+    if known.all():
+        return waits, known
+    rtt_ms = [
+        round_trips_ms(view, column, nodes, unknown, unknown_rtt_ms, at_home).values
+        for column, at_home in map(_travelling, peers, expected_ms(view, peers))
+    ]
+    everyone = np.arange(len(view))
     filled = fill(view, left, everyone, unknown, left_unknown, "bandwidth", "Mbit/s").values
-    known = ~np.isnan(filled)
-    filled[~known] = filled[known].min() if known.any() else np.inf
-    return waits_s(view, peers, nodes, rtt_ms_from, filled)
+    stated = ~np.isnan(filled)
+    filled[~stated] = filled[stated].min() if stated.any() else np.inf
+    return waits_s(view, peers, nodes, np.array(rtt_ms), filled).sum(axis=0), known

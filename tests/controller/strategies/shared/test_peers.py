@@ -28,10 +28,10 @@ def waits(links: list[Link], mbps: list[float | None], *peers: DeclaredPeer) -> 
         links=links,
     )
     wanted = declaring(*peers)
-    filled = filled_waits_s(
+    filled, _ = filled_waits_s(
         found, wanted, peers_of(found, wanted), np.arange(4), "like-boards", 50.0
     )
-    return [float(each) for each in filled.sum(axis=0)]
+    return [float(each) for each in filled]
 
 
 def test_what_is_unknown_counts_as_boards_like_it_do() -> None:
@@ -45,6 +45,16 @@ def test_what_is_unknown_counts_as_boards_like_it_do() -> None:
 def test_where_nothing_is_known_only_the_option_counts() -> None:
     peer = DeclaredPeer("node/a", 10.0, 10.0)
     assert waits([], [None] * 4, peer) == pytest.approx([0, 0.5, 0.5, 0.5])
+
+
+def test_which_waits_are_known() -> None:
+    found = view([node(name, bandwidth_mbps=100.0) for name in NAMES], links=[Link("a", "b", 2.0)])
+    wanted = declaring(DeclaredPeer("node/a", 1.0, 10.0))
+    peers = peers_of(found, wanted)
+    for nodes, expected in ((np.arange(4), [True, True, False, False]), (np.arange(2), [True] * 2)):
+        filled, known = filled_waits_s(found, wanted, peers, nodes, "worst")
+        assert known.tolist() == expected
+        assert filled.tolist() == pytest.approx([0.0, 0.03, 0.03, 0.03][: nodes.size])
 
 
 RTTS = st.none() | st.floats(0, 1e9)
@@ -61,8 +71,8 @@ def test_filled_waits_are_known_and_not_negative(
     mbps: list[float | None],
     declared: list[tuple[str, float, float]],
 ) -> None:
-    pairs = ("ab", "ac", "bd")
-    links = [Link(*pair, ms) for pair, ms in zip(pairs, rtt_ms, strict=True) if ms is not None]
+    pairs = (("a", "b"), ("a", "c"), ("b", "d"))
+    links = [Link(a, b, ms) for (a, b), ms in zip(pairs, rtt_ms, strict=True) if ms is not None]
     peers = [DeclaredPeer(f"node/{name}", *amounts) for name, *amounts in declared]
     assert all(0 <= each < inf for each in waits(links, mbps, *peers))
 
