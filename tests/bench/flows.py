@@ -39,7 +39,7 @@ def _measure(board: TrackedBoard, count: int) -> None:
         tracked = board.run(board.board, "sysctl", "-n", "net.netfilter.nf_conntrack_count")
         print(
             f"{count:5} connections and {NEW_PER_S} new ones a second, {tracked.strip()} in the "
-            f"kernel's table: {share:.2%} of a core, {peak_bytes(pid) / 1e6:.1f} MB",
+            f"kernel's table: {share:.2%} of a core, {peak_bytes(pid) / 2**20:.1f} MiB",
             flush=True,
         )
 

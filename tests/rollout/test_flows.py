@@ -80,8 +80,10 @@ def test_only_the_agent_reads_it(counting: Machine) -> None:
     main = f"$(systemctl show --property MainPID --value {UNIT})"
     caps = counting.run(f"grep CapEff /proc/{main}/status").stdout.split()[1]
     assert int(caps, 16) == 1 << 12  # CAP_NET_ADMIN
-    owners = counting.run(f"stat --format %U {FILE}").stdout.strip()
-    assert owners == "leadline-agent"
+    agent = "$(systemctl show --property MainPID --value leadline-agent)"
+    owners = counting.run(f"stat --format %u {FILE}; stat --format %u /proc/{agent}").stdout.split()
+    assert len(set(owners)) == 1
+    assert owners[0] != "0"
 
 
 def test_a_second_site_changes_nothing(deployed: NspawnTestbed, counting: Machine) -> None:

@@ -166,7 +166,6 @@ class Conntrack:
             self._dumps.settimeout(TIMEOUT_S)
         except OSError as error:
             raise ConntrackError(_explained(error.errno)) from None
-        self._sequence = 0
 
     def ended(self) -> Iterator[Connection]:
         """The connections that have ended since the last call, with their last counters. Sets
