@@ -28,6 +28,7 @@ PARTS = (
     "day",
     "ping",
     "recording",
+    "traffic_graph",
     "page",
 )
 
