@@ -29,6 +29,7 @@ PARTS = (
     "day",
     "ping",
     "recording",
+    "traffic_graph",
     "page",
 )
 

@@ -16,8 +16,10 @@ import grpc
 import pytest
 from leadline_controller import loops, wiring
 from leadline_controller.extender.service import extender_rule
+from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.model import Layer, Node, Pod
 from leadline_controller.framework.ports import ImagePull, NotFoundError, PodUsage, Relisted
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.log import BOUND, GONE
 from leadline_controller.history.store import HistorySettings
 from leadline_controller.kubeobjects.manifest import read_node
@@ -41,6 +43,7 @@ from leadline_controller.settings import Settings
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent
+from leadline_controller.telemetry.traffic import BoardTraffic
 from leadline_controller.wiring import Servers
 from leadline_wire.v1 import control_pb2 as control
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -55,6 +58,7 @@ from tests.controller.inspect.harness import FakeLeadership
 from tests.controller.notifications.harness import LocalReceiver
 from tests.controller.probing import harness as probing
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
+from tests.controller.traffic.traffic_builder import board, flow, replica
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.ports import free_port
@@ -425,6 +429,27 @@ async def test_what_running_pods_use_is_expected_of_their_siblings(
         await clock.advance(2.0)
     new = replace(web, name="web-2", uid="2", node_name=None)
     assert controller.state.recent.expected.of(new).cpu_cores == cores
+
+
+async def test_what_boards_count_reaches_decisions() -> None:
+    web, db = replica("web", 1, 5), replica("db", 2, 6)
+    cluster, clock = MemoryCluster([board(1), board(2)]), ManualClock(1000.0)
+    for pod in (web, db):
+        cluster.put_pod(pod)
+    controller = wiring.Controller(Settings(), cluster, clock=clock)
+    counted = BoardTraffic("n1", 990.0, 60.0, (flow(web.ip, db.ip),))
+    controller.telemetry.traffic.add(counted)
+    async with wiring.running(*controller.work()):
+        await until(lambda: controller.state.listed)
+        await clock.advance(10.0)
+        await until(lambda: bool(view_of(controller).traffic.peers))
+    (peer,) = view_of(controller).traffic.peers[workload_of(web)]
+    assert peer.name == "shop/db"
+    assert peer.mbps == pytest.approx(1.0)
+
+
+def view_of(controller: wiring.Controller) -> ClusterView:
+    return controller.state.view(controller.telemetry, controller.clock.now_s())
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ class Traffic:
     peers: Mapping[Service, tuple[PeerTraffic, ...]] = field(default_factory=_empty)
     # Address outside of the cluster -> the node where its packets enter.
     entries: Mapping[str, str] = field(default_factory=_empty)
-    # Node -> what its pods exchange with other nodes, Mbit/s.
+    # Node -> what its pods exchange with other nodes and with addresses outside, Mbit/s.
     flowing_mbps: Mapping[str, float] = field(default_factory=_empty)
 
 

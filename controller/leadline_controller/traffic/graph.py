@@ -6,7 +6,6 @@ Counts belong to workloads and not to pods, so a new replica has the traffic of 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from threading import Lock
 
 import numpy as np
@@ -19,7 +18,7 @@ from leadline_controller.traffic import stored
 from leadline_controller.traffic.counts import BoardCounts
 from leadline_controller.traffic.edges import DAY_S, HOUR_S, End, TrafficEdge
 from leadline_controller.traffic.join import Addresses, Key, credited
-from leadline_controller.traffic.joined import Joined, join
+from leadline_controller.traffic.joined import MANY_PORTS, Joined, join
 
 _MOST_EDGES = 4096
 _MOST_PEERS = 32  # of one workload, for decisions
@@ -66,12 +65,8 @@ class TrafficGraph:
                     self._count(report)
             self._forget(now_s)
             names = self._addresses.names
-            joined = join(self._boards, self._is_over, names, now_s)
-            if len(joined.edges) > _MOST_EDGES:
-                self._drop(joined)
-                joined = join(self._boards, self._is_over, names, now_s)
-        edges, keys = joined.edges[:_MOST_EDGES], joined.keys[:_MOST_EDGES]
-        self._joined = replace(joined, edges=edges, keys=keys)
+            self._joined = join(self._boards, self._is_over, names, now_s, _MOST_EDGES)
+            self._drop()
         self._pods = {who: sum(on.values()) for who, on in self._addresses.running.items()}
         self._counted_s = {node: board.counted_s for node, board in self._boards.items()}
 
@@ -187,19 +182,22 @@ class TrafficGraph:
                     ]
                 )
 
-    def _drop(self, joined: Joined) -> None:
+    def _drop(self) -> None:
         """Drop the edges beyond the limit, with all that is counted of them."""
-        self.dropped += len(joined.edges) - _MOST_EDGES
-        dropped = {(source, destination) for source, destination, _ in joined.keys[_MOST_EDGES:]}
-        dropped -= {(source, destination) for source, destination, _ in joined.keys[:_MOST_EDGES]}
-        ports = set(joined.keys[_MOST_EDGES:])
+        kept, dropped = self._joined.keys[:_MOST_EDGES], set(self._joined.keys[_MOST_EDGES:])
+        self.dropped += len(dropped)
+        if not dropped:
+            return
+        # Where many ports count together, there is no other edge between the two.
+        whole = {edge[:2] for edge in dropped if edge[2] == MANY_PORTS}
+        whole -= {edge[:2] for edge in kept}
         for board in self._boards.values():
             board.retain(
                 [
                     key
                     for key in board.keys
-                    if (key.source.who, key.destination.who) not in dropped
-                    and (key.source.who, key.destination.who, key.port) not in ports
+                    if (key.source.who, key.destination.who, key.port) not in dropped
+                    and (key.source.who, key.destination.who) not in whole
                 ]
             )
 

@@ -26,7 +26,8 @@ from leadline_controller.traffic.edges import MINUTE_S, WINDOWS_S, End, Rates, T
 from leadline_controller.traffic.join import NODE, Key, Place
 
 _HOUR = 1  # the place among WINDOWS_S
-_MOST_PORTS = 16  # between two ends; with more of them, they count together as port 0
+MANY_PORTS = 0  # the port of an edge between two ends with more ports than these
+_MOST_PORTS = 16
 _SHAPE = (len(WINDOWS_S), QUANTITIES)
 _MBIT_OF_BYTES = 8 / 1e6
 
@@ -47,7 +48,7 @@ class Joined:
     """All that is known. edges: those with the most bytes of the hour first."""
 
     edges: tuple[TrafficEdge, ...] = ()
-    keys: tuple[EdgeKey, ...] = ()  # of the edges
+    keys: tuple[EdgeKey, ...] = ()  # of the edges, and then of those beyond the limit
     entries: Mapping[str, str] = field(default_factory=dict)  # see framework's Traffic
     flowing_mbps: Mapping[str, float] = field(default_factory=dict)
 
@@ -57,10 +58,11 @@ def join(
     is_over: Callable[[str, Key], bool],
     names: Mapping[Service, str],
     now_s: float,
+    most: int,
 ) -> Joined:
     """Join the counts of the boards, by name. is_over: whether nothing is left of the board's own
     end. Then its last word, of a board that is silent, holds no longer than the other end confirms
-    it. names: of workloads."""
+    it. names: of workloads. most: edges, those with the most bytes of the last hour."""
     rows: list[_Row] = []
     parts: list[Floats] = []
     reporting = {name for name, board in boards.items() if board.reports(now_s)}
@@ -79,7 +81,7 @@ def join(
         return Joined()
     rates = np.concatenate(parts)
     shared, named = _shared_out(boards, rows, rates, now_s)
-    return _edges(rows, named, shared, names)
+    return _edges(rows, named, shared, names, most)
 
 
 class _Named(NamedTuple):
@@ -144,7 +146,7 @@ def _shared_out(
 
 
 def _edges(
-    rows: list[_Row], named: list[_Named], shared: Floats, names: Mapping[Service, str]
+    rows: list[_Row], named: list[_Named], shared: Floats, names: Mapping[Service, str], most: int
 ) -> Joined:
     """Add up what is between the same workloads, nodes and addresses, where one is a workload."""
     hour_mbps = (shared[:, _HOUR, BYTES] * _MBIT_OF_BYTES).tolist()
@@ -161,7 +163,7 @@ def _edges(
     at: list[int] = []
     for number in chosen:
         ends = named[number].source.who, named[number].destination.who
-        port = rows[number].key.port if len(ports[ends]) <= _MOST_PORTS else 0
+        port = rows[number].key.port if len(ports[ends]) <= _MOST_PORTS else MANY_PORTS
         at.append(numbers.setdefault((*ends, port), len(numbers)))
     sums = np.zeros((len(numbers), *_SHAPE))
     np.add.at(sums, at, shared[chosen])
@@ -181,7 +183,7 @@ def _edges(
             counted_s=float(counted_s[each]),
             one_sided=bool(is_one_sided[each]),
         )
-        for each in order
+        for each in order[:most]
     )
     return Joined(tuple(edges), tuple(keys[each] for each in order), entries, flowing_mbps)
 

@@ -237,6 +237,18 @@ def test_many_ports_of_one_pair_are_one_edge() -> None:
     assert cluster.mbps() == {("shop/web", "shop/db", 0): pytest.approx(0.32)}
 
 
+def test_a_dropped_edge_without_ports_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(graph_module, "_MOST_EDGES", 1)
+    cluster = pair()
+    pings = flow(WEB.ip, DB.ip, 600, port=0)
+    cluster.report("n1", QUERY, pings)
+    cluster.update()
+    assert list(cluster.edges()) == [ENDS]
+    assert [key.port for key in cluster.graph._boards["n1"].keys] == [5432]
+
+
 # Restarts.
 
 
