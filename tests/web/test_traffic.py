@@ -106,7 +106,8 @@ def test_where_nobody_counts_the_page_says_what_to_do(browser: Browser) -> None:
     with served(cluster) as server, page_of(browser) as (page, errors):
         choose(page, server.address)
         expect(page.locator("#traffic-note")).to_have_text(
-            "No board counts its connections: set agent_flows in the inventory, see docs/traffic.md."
+            "No board counts its connections: set agent_flows in the inventory, see "
+            "docs/traffic.md."
         )
         page.goto(f"{server.address}/#/boards/attic-3")
         expect(page.locator("#board-traffic-said")).to_contain_text("No board counts")
@@ -117,7 +118,9 @@ def test_where_nobody_counts_the_page_says_what_to_do(browser: Browser) -> None:
 def test_of_400_boards_the_largest_are_shown_and_the_page_says_so(browser: Browser) -> None:
     with served(Cluster(400)) as server, page_of(browser) as (page, errors):
         choose(page, server.address)
-        expect(page.locator("#traffic-note")).to_contain_text("The 300 largest of 480 pairs are shown.")
+        expect(page.locator("#traffic-note")).to_contain_text(
+            "The 300 largest of 480 pairs are shown."
+        )
         expect(page.locator("#map-summary")).to_contain_text("300 links shown")
         assert errors == []
 
