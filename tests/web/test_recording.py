@@ -101,3 +101,14 @@ def test_the_slider_goes_through_the_recorded_hours(
         page.goto(f"{address}/#/decisions/default%2Fp3")
         expect(page.locator("#past-note")).to_contain_text("has no scores")
         assert errors == []
+
+
+def test_it_says_that_it_has_no_traffic(browser: Browser, recording: Path) -> None:
+    with served(recording) as address, page_of(browser) as (page, errors):
+        page.goto(f"{address}/")
+        page.wait_for_selector("#state[data-state=recording]")
+        page.select_option("#map-colour", "traffic")
+        expect(page.locator("#traffic-note")).to_have_text("A recording has no traffic.")
+        page.goto(f"{address}/#/boards/a")
+        expect(page.locator("#board-traffic-said")).to_have_text("A recording has no traffic.")
+        assert errors == []

@@ -6,7 +6,7 @@ import * as format from "./format.js";
 import { getJson } from "./live.js";
 import { ageNow } from "./store.js";
 import { colours } from "./theme.js";
-import { fillTraffic, reported } from "./traffic.js";
+import { fillTraffic, OF_A_RECORDING, reported } from "./traffic.js";
 
 const RELOAD_MS = 20000;
 const POINTS = 240;
@@ -180,8 +180,10 @@ export class BoardView {
 
   #fillTraffic(live, latest) {
     const traffic = latest ? this.#detail?.traffic : null;
-    const unknown = latest ? "loading" : "Its past is not kept.";
-    setText(byId("board-traffic-said"), traffic ? reported(traffic) : unknown);
+    let said = latest ? "loading" : "Its past is not kept.";
+    if (traffic) said = reported(traffic);
+    if (this.#store.now?.recorded) said = OF_A_RECORDING;
+    setText(byId("board-traffic-said"), said);
     fillTraffic(byId("board-traffic"), `Traffic of ${this.#name}`, traffic?.edges ?? [], live);
   }
 

@@ -6,6 +6,7 @@ import { getJson } from "./live.js";
 import { ageNow } from "./store.js";
 
 const RELOAD_MS = 15000;
+export const OF_A_RECORDING = "A recording has no traffic.";
 export const LAYER = "traffic"; // among the map's colours
 
 export class Traffic {
@@ -72,7 +73,7 @@ export class Traffic {
   #said() {
     if (this.#problem) return this.#problem;
     if (!this.#answer) return "loading";
-    if (this.#store.now.recorded) return "A recording has no traffic.";
+    if (this.#store.now.recorded) return OF_A_RECORDING;
     const { edges, edges_total: total, lines, lines_total: links } = this.#answer;
     const words = [reported(this.#answer)];
     if (edges.length < total) words.push(`The ${edges.length} largest of ${total} pairs are shown.`);
