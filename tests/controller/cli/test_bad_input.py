@@ -174,6 +174,15 @@ BAD: dict[str, tuple[Spoil, str]] = {
         put(-1, "images", 0, "layers", 0, "size_mb"),
         "images[0].layers[0].size_mb",
     ),
+    "negative traffic": (put(-1, "nodes", 0, "flowing_mbps"), "nodes[0].flowing_mbps"),
+    "traffic of nobody": (
+        put({"workloads": [{"namespace": "x", "peer": []}]}, "traffic"),
+        "traffic.workloads[0].peer",
+    ),
+    "a peer's negative traffic": (
+        put({"workloads": [{"namespace": "x", "peers": [{"name": "y", "mbps": -1}]}]}, "traffic"),
+        "traffic.workloads[0].peers[0]",
+    ),
     "an unknown tier": (put("fog", "nodes", 0, "tier"), "nodes[0].tier"),
     "a number that is none": (put("much", "links", 0, "rtt_ms"), "links[0].rtt_ms"),
     "a negative request": (
