@@ -81,6 +81,7 @@ class ClusterState:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._profiles = ServiceProfiles()
+        self._traffic = NO_TRAFFIC
         self._assumed: dict[str, str] = {}
         # The pods placed in this run of decisions, each with its charge beyond its requests;
         # their number, and those charges by resource, on each node of the table.
@@ -93,7 +94,6 @@ class ClusterState:
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was built
-        self._traffic = NO_TRAFFIC
 
     @property
     def table(self) -> NodeTable:
@@ -135,7 +135,7 @@ class ClusterState:
         self._pods = {uid: profiles.applied(pod) for uid, pod in self._pods.items()}
 
     def use_traffic(self, traffic: Traffic) -> None:
-        """Decide from now on by this traffic."""
+        """Show this traffic to decisions from now on."""
         self._traffic = traffic
 
     def profiled(self, pod: Pod) -> Pod:

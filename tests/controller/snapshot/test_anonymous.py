@@ -107,9 +107,11 @@ def test_no_name_is_left() -> None:
     for seed in range(25):
         live = LiveState(seed, STRATEGY_NAMES[seed % len(STRATEGY_NAMES)])
         own = {each for each in names_in(live.case) if not _WORDS.fullmatch(each)}
+        own.add("198.51.100.7")
         seen |= own & {*texts(document_of(live))}
         assert own & {*texts(document_of(live, anonymous=True))} == set(), f"seed {seed}"
-    assert {"n0", "web", "example.com/rack", "web:1", "pi4"} <= seen | {"pi4"}
+    named = {"n0", "web", "example.com/rack", "web:1", "pi4", "198.51.100.7"}
+    assert named <= seen | {"pi4"}
 
 
 def test_peers_are_called_as_what_they_are() -> None:
