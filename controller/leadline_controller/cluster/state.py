@@ -94,7 +94,6 @@ class ClusterState:
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was built
-        self._traffic = NO_TRAFFIC
 
     @property
     def table(self) -> NodeTable:

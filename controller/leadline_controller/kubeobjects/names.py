@@ -73,15 +73,11 @@ class Names:
             return self("owner", name)
         return f"{self('owner', base)}-{self.value(TEMPLATE_HASH, template_hash)}"
 
-    def address(self, address: str) -> str:
-        """An address outside of the cluster."""
-        return self("address", address)
-
     def peer(self, name: str) -> str:
         """What a pod calls one of its peers. Services are called as controllers of pods are, as
         such a name may be either's."""
         if read_unicast(name) is not None:
-            return self.address(name)
+            return self("address", name)
         if name.startswith(NODE_PEER):
             return NODE_PEER + self("node", name.removeprefix(NODE_PEER))
         own, dot, namespace = name.rpartition(".")

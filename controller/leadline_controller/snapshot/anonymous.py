@@ -38,7 +38,9 @@ class Collected(Names):
         for kind, found in self._found.items():
             width = len(str(len(found)))
             for number, name in enumerate(sorted(found), start=1):
-                other[kind, name] = f"{kind}-{number:0{width}}"
+                called = f"{kind}-{number:0{width}}"
+                # What is read as an address must be one: those are for documentation.
+                other[kind, name] = f"2001:db8::{number:x}" if kind == "address" else called
         return Numbered(self, other, frozenset(self._compared))
 
 
@@ -54,10 +56,6 @@ class Numbered(Names):
     def __call__(self, kind: str, name: str) -> str:
         """The replacement. A uid stays: it is a random number, by which ties are broken."""
         return name if kind == "uid" else self._other[kind, name]
-
-    def address(self, address: str) -> str:
-        """One of those that are for documentation."""
-        return f"2001:db8::{int(self('address', address).rpartition('-')[2]):x}"
 
     def value(self, key: str, value: str) -> str:
         """As Names; but numbers that are compared as such stay."""

@@ -151,7 +151,7 @@ def read_snapshot(document: object) -> Snapshot:
         storage=Storage.of([*objects, *_unreadable(root)]),
         images=with_queues(images.with_running(table, pulling), entries, sizes_mb),
         nominated=tuple(_nominations(root, table)),
-        traffic=read_traffic(root, table, entries),
+        traffic=read_traffic(root, table),
     )
     reservations = tuple(_reservations(root))
     rule = read_rule(root)

@@ -37,9 +37,8 @@ _MAX_COUNT = 10**6
 NODE_FIELDS = (
     *("metric_ages_s", "metrics_with_assumed", "bandwidth_is_bound", "bandwidth_most_mbps"),
     *("bandwidth_host_limited", "recently_placed", "rates_unknown", "placed_in_run"),
-    *("charged_in_run", "features", "download_queue", "pulls", "flowing_mbps", "addresses"),
+    *("charged_in_run", "features", "download_queue", "pulls", "addresses"),
 )
-WORKLOAD = ("namespace", "labels", "uid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ def read_expectations(root: Fields) -> Expectations:
     usage: dict[Service, tuple[float, float]] = {}
     learned: dict[Service, PodUse] = {}
     for entry in root.objects("expected_use"):
-        entry.only(*WORKLOAD, "measured", "learned")
+        entry.only("namespace", "labels", "uid", "measured", "learned")
         workload = read_workload(entry)
         if entry.has("measured"):
             cpu_cores, memory_bytes = _use(entry.object("measured"), PodUse._fields[:2])
@@ -180,7 +179,7 @@ def read_expectations(root: Fields) -> Expectations:
 
 
 def read_workload(entry: Fields) -> Service:
-    """A workload: its namespace, and its labels or the uid of what stands alone."""
+    """The workload with this namespace and these labels, or this uid of a pod or its owner."""
     pairs = entry.text_map("labels").items()
     if entry.has("uid"):
         pairs = {"": entry.text("uid")}.items()

@@ -25,12 +25,7 @@ from leadline_controller.kubeobjects.selectors import Manifest, without_empty
 from leadline_controller.snapshot.anonymous import Collected
 from leadline_controller.snapshot.snapshot import API_VERSION, KIND, RESOURCES, Snapshot
 from leadline_controller.snapshot.stated import MAX_VALUE, StatedRule
-from leadline_controller.snapshot.traffic import (
-    declared_addresses,
-    in_order,
-    write_traffic,
-    write_workload,
-)
+from leadline_controller.snapshot.traffic import in_order, write_traffic, write_workload
 from leadline_controller.telemetry.coordinates import EstimatesOf
 
 _LISTS = {kind: field for field, kind in RESOURCES.items()}
@@ -94,7 +89,7 @@ def _document(snapshot: Snapshot, names: Names) -> Manifest:
                     for each in snapshot.reservations
                 ],
                 "expected_use": list(_expected_use(snapshot, names)),
-                "traffic": write_traffic(view, list(snapshot.every_pod()), names),
+                "traffic": write_traffic(view, snapshot.every_pod(), names),
                 **objects,
                 "unreadable": [
                     {"kind": each.kind, "why": names.sentence(each.why)}
@@ -152,7 +147,8 @@ def _owner(made: PodSelector) -> tuple[str, str, str]:
 def _nodes(snapshot: Snapshot, held: Mapping[int, list[str]], names: Names) -> Iterator[Manifest]:
     """held: by index of the node, the layers that it has."""
     view = snapshot.view
-    columns, declared = _Columns(snapshot), declared_addresses(list(snapshot.every_pod()))
+    columns = _Columns(snapshot)
+    peers = {peer.name for pod in snapshot.every_pod() for peer in pod.annotations.peers}
     for at, node in enumerate(view.nodes):
         labels = dict(node.labels)
         if labels.get(HOSTNAME) == node.name:
@@ -172,9 +168,9 @@ def _nodes(snapshot: Snapshot, held: Mapping[int, list[str]], names: Names) -> I
                         for each in node.taints
                     ],
                     "features": sorted(node.features),
-                    # Of a node that pods name as their peer by its address; no others.
+                    # Those by which pods name it as their peer, and no others.
                     "addresses": [
-                        names.address(each) for each in node.addresses if each in declared
+                        names("address", each) for each in node.addresses if each in peers
                     ],
                     "image_layers": [names("layer", each) for each in held.get(at, ())],
                 }
@@ -221,7 +217,6 @@ class _Columns:
         found: Manifest = {
             "requested": write_amounts({n: left[n] for n in left if left[n] > 0}, names),
             "bandwidth_requested_mbps": float(self._requested_mbps[at]) or None,
-            "flowing_mbps": view.traffic.flowing_mbps.get(view.table.names[at]),
             "metrics": _known(known),
             "metrics_with_assumed": _known(
                 {name: value for name, value in read.items() if value != known[name]}

@@ -174,6 +174,21 @@ BAD: dict[str, tuple[Spoil, str]] = {
         put(-1, "images", 0, "layers", 0, "size_mb"),
         "images[0].layers[0].size_mb",
     ),
+    "negative traffic": (
+        put({"flowing": [{"node": "n1", "mbps": -1}]}, "traffic"),
+        "traffic.flowing[0].mbps",
+    ),
+    "traffic of nobody": (
+        put({"workloads": [{"namespace": "x", "peer": []}]}, "traffic"),
+        "traffic.workloads[0].peer",
+    ),
+    "a peer's negative traffic": (
+        put(
+            {"workloads": [{"namespace": "x", "peers": [{"node": "n1", "name": "y", "mbps": -1}]}]},
+            "traffic",
+        ),
+        "traffic.workloads[0].peers[0]",
+    ),
     "an unknown tier": (put("fog", "nodes", 0, "tier"), "nodes[0].tier"),
     "a number that is none": (put("much", "links", 0, "rtt_ms"), "links[0].rtt_ms"),
     "a negative request": (

@@ -23,7 +23,7 @@ from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import ImagePull, PodChanged, Relisted
-from leadline_controller.framework.services import Service
+from leadline_controller.framework.services import workload_name
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.kubeobjects.cluster_objects import READERS
@@ -102,7 +102,6 @@ class LiveState:
         self._sequence = dict.fromkeys(self.names, 0)
         self._list()
         self._measure()
-        self._talk()
         self._pull()
         self.preferences = random.choice(("off", "on", 0.5))
         self.letter = random.random() < 0.2
@@ -182,7 +181,8 @@ class LiveState:
             "deadline-s": "20.5",
             "response-time-ms": "80",
             "qos-edge-ratio": "0.5",
-            "peers": f"node/{self.names[-1]}=5@3rps<60ms, {random.choice(PEERS)}=2, 10.0.0.7=1.5",
+            "peers": f"node/{self.names[-1]}=5@3rps<60ms, {random.choice(PEERS)}=2,"
+            " 198.51.100.7=1.5",
             "profile-ms": json.dumps({self.names[0]: 12.5, "pi4": 30}),
         }
         annotations = metadata.setdefault("annotations", {})
@@ -204,23 +204,6 @@ class LiveState:
             ]
         pod["spec"].setdefault("schedulerName", "leadline")
         return pod
-
-    def _talk(self) -> None:
-        """Some workloads exchange what was counted."""
-        random = self.random
-        workloads = sorted({workload_of(pod) for pod, _ in self.state.pods()}, key=repr)
-        peers: dict[Service, tuple[PeerTraffic, ...]] = {}
-        for number, each in enumerate(workloads):
-            if random.random() < 0.4:
-                other, node = random.choice(workloads), random.choice(self.names)
-                rates = [random.uniform(0, 9) for _ in range(4)]
-                peers[each] = (
-                    PeerTraffic(other, f"default/w{number}", *rates[:3]),
-                    PeerTraffic(node, random.choice((f"node/{node}", "10.0.0.7")), *rates[1:]),
-                )
-        entries = {"10.0.0.7": self.names[0], "10.0.0.9": self.names[-1]}
-        flowing = {name: random.uniform(0, 50) for name in self.names if random.random() < 0.5}
-        self.state.use_traffic(Traffic(peers, entries, flowing))
 
     def _stamp(self, node: str) -> Stamp:
         self._sequence[node] += 1
@@ -315,6 +298,7 @@ class LiveState:
         pending = [pod for pod, node in self.state.pods() if node is None and pod.is_pending]
         if random.random() < 0.5 and pending:
             self.state.recent.use_usage({workload_of(pending[0]): (0.3, 2.5e8)})
+            self.state.use_traffic(self._traffic(pending))
         for pod in pending[:-1]:
             if random.random() < 0.4:
                 view = self.step.view_in_run(pod)
@@ -322,6 +306,17 @@ class LiveState:
                 if decision.node is not None:
                     charge = self.step.charge(view, pod, decision.node)
                     self.state.assume(pod, decision.node, decision.volumes(), charge)
+
+    def _traffic(self, pods: list[Pod]) -> Traffic:
+        """They all talk to the first of them, which talks to a node and to an address."""
+        first, node = pods[0], self.names[0]
+        to_first = PeerTraffic(workload_of(first), workload_name(first), 2.5, 1.0, 30.25)
+        outside = (
+            PeerTraffic(node, f"node/{node}", 0.5, 0.0, 0.0),
+            PeerTraffic(node, "198.51.100.7", 0.25, 1.0, 2.0),
+        )
+        peers = {workload_of(pod): (to_first,) for pod in pods} | {workload_of(first): outside}
+        return Traffic(peers, {"198.51.100.7": node}, {node: 3.5})
 
     def _keep_room(self) -> None:
         random = self.random

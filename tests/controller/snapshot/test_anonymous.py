@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from leadline_controller.framework.peers import peers_of
 from leadline_controller.snapshot.snapshot import Snapshot, read_snapshot
+from leadline_controller.snapshot.writing import write_snapshot
 
+from tests.controller.builders import manifest
 from tests.controller.snapshot.live_decisions import decided_offline, document_of
 from tests.controller.snapshot.live_states import STRATEGY_NAMES, LiveState
 
@@ -103,6 +107,55 @@ def test_no_name_is_left() -> None:
     for seed in range(25):
         live = LiveState(seed, STRATEGY_NAMES[seed % len(STRATEGY_NAMES)])
         own = {each for each in names_in(live.case) if not _WORDS.fullmatch(each)}
+        own.add("198.51.100.7")
         seen |= own & {*texts(document_of(live))}
         assert own & {*texts(document_of(live, anonymous=True))} == set(), f"seed {seed}"
-    assert {"n0", "web", "example.com/rack", "web:1", "pi4"} <= seen | {"pi4"}
+    named = {"n0", "web", "example.com/rack", "web:1", "pi4", "198.51.100.7"}
+    assert named <= seen | {"pi4"}
+
+
+def test_peers_are_called_as_what_they_are() -> None:
+    """Services and workloads as owners, so that a name leads to the same pods; numbers stay."""
+    hashed = {"app": "pgsql", "pod-template-hash": "h1"}
+    db = manifest("pgsql-1", labels=hashed, namespace="shop", nodeName="alpha")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "pgsql-h1", "uid": "u"}
+    db["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    peers = "pgsql=5@20.5rps<7ms,cache.infra=0.25,node/alpha=2,192.0.2.7=1"
+    web = manifest("web", namespace="shop", annotations={"peers": peers})
+    db_set = {
+        "metadata": {"name": "pgsql-h1", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": hashed}},
+    }
+    cache = {
+        "metadata": {"name": "cache", "namespace": "infra"},
+        "spec": {"selector": {"app": "cache"}},
+    }
+    far = manifest("cache-1", labels={"app": "cache"}, namespace="infra", nodeName="beta")
+    plain = read_snapshot(
+        {
+            "apiVersion": "leadline.dev/v1",
+            "kind": "ClusterSnapshot",
+            "nodes": [{"name": "alpha"}, {"name": "beta"}],
+            "pods": [db, far, web],
+            "services": [cache],
+            "replica_sets": [db_set],
+            "traffic": {"entries": [{"address": "192.0.2.7", "node": "beta"}]},
+        }
+    )
+    document = write_snapshot(plain, anonymous=True)
+    text = json.dumps(document)
+    assert not [each for each in ("pgsql", "cache", "alpha", "infra", "192.0.2.7") if each in text]
+    other = read_snapshot(document)
+    written = other.pods[0].annotations.peers
+    assert [replace(each, name="") for each in written] == [
+        replace(each, name="") for each in plain.pods[0].annotations.peers
+    ]
+    assert [each.name for each in written] == [
+        "owner-2",
+        "owner-1.namespace-1",
+        "node/node-1",
+        "2001:db8::1",
+    ]
+    found, there = peers_of(other.view, other.pods[0]), peers_of(plain.view, plain.pods[0])
+    assert len(found) == 4
+    assert [each.share.tolist() for each in found] == [each.share.tolist() for each in there]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Rule
+from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.framework.view import METRICS
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.snapshot.score import start_scoring
@@ -82,6 +83,25 @@ STATED: dict[str, Any] = {
         },
         {"namespace": "default", "uid": "uid-x", "measured": {"cpu_cores": 1}},
     ],
+    "traffic": {
+        "workloads": [
+            {
+                "namespace": "default",
+                "labels": {"app": "web"},
+                "peers": [
+                    {
+                        "workload": {"namespace": "default", "uid": "uid-x"},
+                        "name": "default/x",
+                        "mbps": 2.5,
+                        "most_requests_per_s": 8,
+                    },
+                    {"node": "b", "name": "192.0.2.7", "mbps": 1, "least_requests_per_s": 2},
+                ],
+            }
+        ],
+        "entries": [{"address": "192.0.2.7", "node": "b"}],
+        "flowing": [{"node": "a", "mbps": 3.5}],
+    },
     "unreadable": [{"kind": "persistentvolumes", "why": "forbidden"}],
 }
 
@@ -201,6 +221,17 @@ def test_a_file_by_hand_states_nothing() -> None:
         assert column.size == 0
 
 
+def test_the_traffic_is_that_of_each_pod_of_a_workload(snapshot: Snapshot) -> None:
+    traffic = snapshot.view.traffic
+    assert traffic.peers == {
+        ("default", frozenset({("app", "web")})): (
+            PeerTraffic(("default", frozenset({("", "uid-x")})), "default/x", 2.5, 0.0, 8.0),
+            PeerTraffic("b", "192.0.2.7", 1.0, 2.0, 0.0),
+        )
+    }
+    assert (traffic.entries, traffic.flowing_mbps) == ({"192.0.2.7": "b"}, {"a": 3.5})
+
+
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
@@ -235,6 +266,10 @@ def test_a_file_by_hand_states_nothing() -> None:
         (("problems", 0, "pod"), 1, "problems[0].pod: expected text"),
         (("expected_use", 0, "measured"), {"disk": 1}, "expected_use[0].measured.disk: unknown"),
         (("expected_use", 0, "namespace"), None, "expected_use[0].namespace: expected text"),
+        (("traffic", "more"), 1, "traffic.more: unknown field"),
+        (("traffic", "workloads", 0, "peers", 1, "node"), "z", "traffic.workloads[0].peers[1]."),
+        (("traffic", "entries", 0, "node"), "z", "traffic.entries[0].node: expected the name"),
+        (("traffic", "flowing", 0, "mbps"), -1, "traffic.flowing[0].mbps: expected a finite"),
         (("unreadable", 0, "kind"), None, "unreadable[0].kind: expected text"),
         (("images", 1, "architecture"), 5, "images[1].architecture: expected text"),
         (("images", 1, "architecture"), "", "images[1].name: 'web:1' is taken by images[0]"),
