@@ -50,7 +50,10 @@ def test_the_first_agents_read_all_of_a_lease(lease: pb.Lease) -> None:
     assert first(lease).SerializeToString() == codec.encode(lease)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MESSAGES if kind != Kind.LEASE])
+# They do not subscribe to traffic.
+@pytest.mark.parametrize(
+    "kind", [kind for kind in MESSAGES if kind not in (Kind.LEASE, Kind.TRAFFIC)]
+)
 def test_the_first_controllers_read_all_that_they_know_of_a_message(kind: Kind) -> None:
     message = MESSAGES[kind]
     read = first(message)

@@ -13,10 +13,18 @@ from leadline_controller.framework.cluster_objects import (
     CsiDriver,
     CsiNode,
     NamespaceLabels,
+    PodSelector,
     StorageCapacity,
     StorageClass,
 )
-from leadline_controller.framework.model import ClaimUse, Node, Pod, PodAnnotations, Taint
+from leadline_controller.framework.model import (
+    ClaimUse,
+    DeclaredPeer,
+    Node,
+    Pod,
+    PodAnnotations,
+    Taint,
+)
 from leadline_controller.framework.ports import ClusterError, NotFoundError, UnavailableError
 
 from tests.controller.scheduling.actions import (
@@ -71,6 +79,9 @@ WEB = {"app": "web"}
 ANYWHERE = spread(ZONE, honor_affinity=False)
 CLAIMING = pod("p", claims=(ClaimUse("c"),))
 OF_TEAM = term("web", namespaces=frozenset(), namespace_selector=(label_in("team", "a"),))
+NEAR_DB = replace(
+    pod("p"), annotations=PodAnnotations(peers=(DeclaredPeer("db", most_rtt_ms=5.0),))
+)
 CASES: dict[str, RetryCase] = {
     "NodeReady: ready": RetryCase(pod("p"), change_node(ready=True), two_nodes(ready=False)),
     "NodeUnschedulable: uncordoned": RetryCase(
@@ -102,6 +113,13 @@ CASES: dict[str, RetryCase] = {
     ),
     "NodeResourcesFit: node grew": RetryCase(
         pod("p", cpu=9000), change_node(allocatable=node("n1", cpu=9000).allocatable)
+    ),
+    "PeerRoundTrip: peer gone": RetryCase(
+        NEAR_DB,
+        delete_pod("db-n2"),
+        [node("n1"), node("n2", unschedulable=True)],
+        _on("db", labels=WEB)[1:],
+        (PodSelector("Service", "default", "db", (label_in("app", "web"),)),),
     ),
     "NodeDeclaredFeatures: declared": RetryCase(
         pod("p", features=("F",)), change_node(features=frozenset({"F"}))
