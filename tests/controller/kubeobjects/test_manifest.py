@@ -456,3 +456,17 @@ def test_what_the_api_server_would_reject_is_an_error_that_names_the_field(
         read_pod({"metadata": {"name": "p"}, "spec": spec})
     assert str(caught.value).startswith("pod.")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "networks"),
+    [
+        ({"podCIDR": "10.42.1.0/24", "podCIDRs": ["10.42.1.0/24"]}, ("10.42.1.0/24",)),
+        ({"podCIDRs": None}, ()),
+        ({}, ()),
+    ],
+)
+def test_a_node_has_the_networks_of_its_pods(
+    spec: dict[str, Any], networks: tuple[str, ...]
+) -> None:
+    assert read_node({"metadata": {"name": "n1"}, "spec": spec}).pod_networks == networks
