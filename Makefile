@@ -37,7 +37,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env run rollout-env lock bundle image image-lock dist docs version proto lint mypy test test-all test-unit test-smoke test-experiments test-parts test-budget test-timing dacs-lab judge test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets metrics-server kwok test-moves test-keda keda test-oldest test-kine test-chart helm test-home-assistant prometheus vendor screenshots clean settings reference
+.PHONY: help env run rollout-env lock bundle image image-lock dist docs version proto lint mypy test test-all test-unit test-smoke test-experiments test-parts test-budget test-timing dacs-lab judge shop-lab test-roles test-rollout test-outage board-images attack bench day endurance endurance-real experiments predicates demo dashboards packages control-plane kubelets metrics-server kwok test-moves test-keda keda test-oldest test-kine test-chart helm test-home-assistant prometheus vendor screenshots clean settings reference
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -105,6 +105,10 @@ judge: PACKAGES += $(CONTAINERS)
 judge: env packages kubelets ## Let five strategies place pods on real kubelets, and see how well replays predict them; 40 minutes
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.system.judge_lab $(or $(FOLDER),.judge)
 	$(PY) -m tests.lab.replay.judged $(or $(FOLDER),.judge)
+
+shop-lab: PACKAGES += $(CONTAINERS)
+shop-lab: env packages kubelets ## Let schedulers place eleven services that call each other, over four networks, and see how long users wait
+	$(SUDO) env PATH="$$PATH" $(PY) -m tests.system.shop_lab $(or $(FOLDER),.shop)
 
 test-moves: env packages control-plane ## Move pods while much fails: 200 plans, and controllers killed at each step
 	MOVES_PLANS=200 $(PYTEST) -q -s tests/controller/rescheduling/test_plans_with_failures.py tests/system/test_moves_killed.py
