@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import click
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from leadline_controller.cli.__main__ import OPTIONAL, built_in, leadline, run
 
@@ -157,6 +157,8 @@ TYPED = st.text(st.characters(exclude_characters="\0"), max_size=12) | st.binary
 ARGUMENTS = st.lists(st.sampled_from([*FLAGS, str(SNAPSHOT), str(EXAMPLES)]) | TYPED, max_size=6)
 
 
+@example("-n", [])
+@example("--address", ["127.0.0.1:1"])
 @examples(100)
 @given(command=st.sampled_from(WORDS) | TYPED.filter("lab".__ne__), more=ARGUMENTS)
 def test_whatever_is_typed_there_is_no_traceback(command: str, more: list[str]) -> None:

@@ -161,6 +161,8 @@ class LazyGroup(click.Group):
             count = 2 if rest[0] == option else 1
             before += rest[:count]
             rest = rest[count:]
+        if before and not rest:
+            raise click.UsageError("Missing command.", ctx)
         at = 0
         command: click.Command | None = self if before else None
         while isinstance(command, click.Group) and rest[at:] and not rest[at].startswith("-"):
