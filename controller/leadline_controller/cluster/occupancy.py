@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import ROWS, AssignedPods
-from leadline_controller.framework.callers import Caller, count
+from leadline_controller.framework.callers import Caller, Callers, count
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable
 
@@ -41,8 +41,7 @@ class Occupancy:
     """Counts over the nodes of one table. previous: its kinds of pods are used again.
 
     requested: base units, by resource. host_ports: node index -> host ports in use. mounts: node
-    index -> pods with claims or disks. callers: what the pods declare of others. They change; a
-    view needs copies.
+    index -> pods with claims or disks. They change; a view needs copies.
     """
 
     def __init__(self, table: NodeTable, previous: "Occupancy | None" = None) -> None:
@@ -52,7 +51,8 @@ class Occupancy:
         self._bandwidth_bits_per_s: Floats = np.zeros(len(table))  # whole numbers: exact sums
         self.host_ports: dict[int, tuple[HostPort, ...]] = {}
         self.mounts: dict[int, tuple[Pod, ...]] = {}
-        self.callers: dict[tuple[str, str], Mapping[Caller, int]] = {}
+        self._callers: dict[tuple[str, str], Mapping[Caller, int]] = {}
+        self._callers_are_shared = False
         self._uids: list[str] = []
         self._row_of: dict[str, int] = {}
         self._rows: Ints = np.zeros((ROWS, _MIN_ROWS), dtype=np.int64)
@@ -71,7 +71,7 @@ class Occupancy:
             self.host_ports[at] = self.host_ports.get(at, ()) + pod.host_ports
         if pod.claims or pod.disks:
             self.mounts[at] = (*self.mounts.get(at, ()), pod)
-        count(self.callers, pod, +1)
+        self._count_callers(pod, +1)
         if len(self._uids) == self._rows.shape[1]:
             self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)), axis=1)
         self._rows[:, len(self._uids)] = self._no_pods.row(pod, at)
@@ -94,7 +94,7 @@ class Occupancy:
             left = tuple(p for p in self.mounts.pop(at) if p.uid != pod.uid)
             if left:
                 self.mounts[at] = left
-        count(self.callers, pod, -1)
+        self._count_callers(pod, -1)
         # The last row replaces the removed one.
         row, last = self._row_of.pop(pod.uid), self._uids.pop()
         if self._is_shared:
@@ -119,6 +119,16 @@ class Occupancy:
         before one is removed the rows are copied."""
         self._is_shared = True
         return replace(self._no_pods, rows=self._rows[:, : len(self._uids)])
+
+    def callers(self) -> Callers:
+        """What the counted pods declare of others, as it is now."""
+        self._callers_are_shared = True
+        return self._callers
+
+    def _count_callers(self, pod: Pod, more: int) -> None:
+        if pod.annotations.peers and self._callers_are_shared:
+            self._callers, self._callers_are_shared = dict(self._callers), False
+        count(self._callers, pod, more)
 
     def _charge(self, pod: Pod, at: int, sign: int) -> None:
         for resource, amount in pod.requests.items():

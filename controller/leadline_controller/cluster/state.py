@@ -397,7 +397,7 @@ class ClusterState:
             host_ports=dict(counted.host_ports),
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
-            callers=dict(counted.callers),
+            callers=counted.callers(),
             namespaces=self._objects.namespaces,
             pod_selectors=self._objects.pod_selectors,
             storage=self._objects.storage(),
