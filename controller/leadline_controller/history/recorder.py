@@ -217,7 +217,8 @@ class Recorder:
         the disk may hang."""
         if self._thread is not None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._query(self._measure), _MEASURE_S)
+                async with asyncio.timeout(_MEASURE_S):
+                    await self._query(self._measure)
 
     async def about(self, pod: str) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first; none before `start`."""
@@ -242,8 +243,8 @@ class Recorder:
         they can't be read in time. Never raises, as a controller must start without them too."""
         path = self._settings.path
         try:
-            query = self._in_slices(lambda store: store.since(None, _MAX_LISTED))
-            records, _ = await asyncio.wait_for(query, _RESTORE_S)
+            async with asyncio.timeout(_RESTORE_S):
+                records, _ = await self._in_slices(lambda store: store.since(None, _MAX_LISTED))
         except TimeoutError:
             log.warning("%s: not read after %.0f s; going on without it", path, _RESTORE_S)
             return []
@@ -259,7 +260,9 @@ class Recorder:
         if self._thread is None:
             return b""
         with suppress(Exception):
-            return await asyncio.wait_for(self._query(lambda store: store.traffic()), _RESTORE_S)
+            # wait_for (until Python 3.12) may take a cancellation that comes with the answer.
+            async with asyncio.timeout(_RESTORE_S):
+                return await self._query(lambda store: store.traffic())
         return b""
 
     def _put(

@@ -255,7 +255,8 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                 number = record.number
                 yield pb.WatchEvent(placement=placements.placement(record, now))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), self._poll_s)
+                async with asyncio.timeout(self._poll_s):
+                    await self.stopping.wait()
 
     async def GetSnapshot(
         self, request: pb.GetSnapshotRequest, context: Context

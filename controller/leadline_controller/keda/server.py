@@ -72,7 +72,8 @@ class _ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
                 if sent != (sent := self._service.is_active(trigger, client)):
                     yield pb.IsActiveResponse(result=sent)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), self._poll_s)
+                async with asyncio.timeout(self._poll_s):
+                    await self.stopping.wait()
 
     async def GetMetricSpec(
         self, request: pb.ScaledObjectRef, context: Context
