@@ -110,7 +110,8 @@ def test_each_wheel_holds_the_text_of_its_licence(wheels: Path) -> None:
     licence = (REPOSITORY / "LICENSE").read_bytes()
     built = sorted(wheels.glob("*.whl"))
     assert {wheel.name.split("-")[0] for wheel in built} == {
-        f"leadline_{each}" for each in ("agent", "controller", "experiments", "lab", "wire")
+        f"leadline_{each}"
+        for each in ("agent", "controller", "experiments", "flows", "lab", "wire")
     }
     for wheel in built:
         folder = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
