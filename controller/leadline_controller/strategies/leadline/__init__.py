@@ -5,6 +5,7 @@ Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -93,6 +94,7 @@ class Leadline(Strategy):
     better = "lower"
     paper = "Leadline, docs/leadline-strategy.md"
     needs = ("cpu_percent", "memory_percent", "bandwidth_mbps", "rtt_ms")
+    main_peer: ClassVar[str] = "on"  # it always reads the round trips to peers
 
     life_s: float = option(
         3600.0, unit="s", minimum=1.0, maximum=1e9, name="life", help="expected life of a first pod"
