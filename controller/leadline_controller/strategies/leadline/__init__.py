@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.assumed_load import Expectations, PodUse
+from leadline_controller.framework.assumed_load import Expectations, PodUse, workload_of
 from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import CPU, MEMORY, Pod
@@ -18,11 +18,13 @@ from leadline_controller.framework.peers import PeerAt, peers_of
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.terms import (
     Uncertain,
+    crowded,
     out_of_memory,
     over_error,
     restarts_ms,
     slowdown,
 )
+from leadline_controller.strategies.shared.capacity import is_cloud
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
     gateway_round_trips_ms,
@@ -43,6 +45,8 @@ from leadline_controller.strategies.shared.unknowns import (
 _REQUESTS_PER_S = 1.0
 _MEGABITS = 0.25  # of a request and its answer; as framework/peers.py takes four to be a Mbit
 _UNKNOWN_RTT_MS = 100.0
+# To users, of a tier of which no round trip is known: the edge is near them and the cloud is far.
+_EDGE_RTT_MS = 10.0
 # How much of a board's load is taken from what its pods request, and the rest from what its agent
 # reports: one that reports nonsense attracts no more than its share.
 _REQUESTED_SHARE = 0.25
@@ -65,6 +69,7 @@ class _Demand:
     requests_per_s: float
     requests: float  # in its life, N
     megabits: float  # that one request exchanges with its user
+    is_counted: bool  # whether the requests are, and not assumed
     assumed: str  # what of it is assumed, a part of a sentence, "" for nothing
 
 
@@ -87,7 +92,8 @@ class Leadline(Strategy):
     times the standard deviation. `without` leaves a term out, to see what it is worth.
 
     Unknown, never zero and never the worst: as boards like it (strategies/shared/unknowns.py), with
-    that value's error in the risk. A board without reports counts by what its pods request.
+    that value's error in the risk. A board without reports counts by the CPU that its pods request.
+    Of a service whose requests nothing tells, each replica is taken to keep a core busy.
     """
 
     name = "leadline"
@@ -152,10 +158,10 @@ class Leadline(Strategy):
         is_job = pod.owner is not None and pod.owner.kind == "Job"
         known = max((each.requests_per_s for each in peers), default=0.0)
         if is_job or (not known and data_mb is not None):
-            return _Demand(_REQUESTS_PER_S, 1.0, megabits, "")
+            return _Demand(_REQUESTS_PER_S, 1.0, megabits, bool(known), "")
         assumed = "" if known else f"; {_REQUESTS_PER_S:g} request a second is assumed"
         rate = known or _REQUESTS_PER_S
-        return _Demand(rate, max(rate * life_s, 1.0), megabits, assumed)
+        return _Demand(rate, max(rate * life_s, 1.0), megabits, bool(known), assumed)
 
     def _start_ms(self, view: ClusterView, pod: Pod, nodes: Ints, demand: _Demand) -> Uncertain:
         """Until its images are there, for each request; 0 for all if no layers are known."""
@@ -187,18 +193,21 @@ class Leadline(Strategy):
         limit = pod.limits.get(CPU, 0) / 1000 or np.inf
         request = max(pod.requests.get(CPU, 0) / 1000, _LEAST_CORES)
         busy, error = _busy(view, nodes, cores)
+        replicas = _replicas(view, pod)[nodes]
         if not pod.annotations.profile_ms and pod.annotations.data_mb is not None:
             data_mb = pod.annotations.data_mb
+            # One thread, unless its limit says more. Replicas have as much to do and share evenly.
+            most_cores = np.minimum(cores / (1 + replicas), limit if np.isfinite(limit) else 1.0)
 
             def data_ms(busy: Floats) -> Floats:
-                free = np.minimum(cores * (1.0 - np.clip(busy, 0.0, 1.0)), limit)
+                free = np.minimum(cores * (1.0 - np.clip(busy, 0.0, 1.0)), most_cores)
                 found: Floats = 1000 * data_mb / (np.maximum(free, request) * self.rate)
                 return found
 
             return over_error(data_ms, busy, error)
         # A thread that has its core to itself.
         alone = Uncertain.exact(np.full(nodes.size, self.work_ms))
-        own = np.full(nodes.size, expected.cpu_cores)
+        own, crowd = np.full(nodes.size, expected.cpu_cores), np.zeros(nodes.size)
         if pod.annotations.profile_ms:
             filled = profiling_ms(view, pod.annotations.profile_ms, nodes, LIKE_BOARDS)
             notes.append(filled.note)
@@ -206,13 +215,18 @@ class Leadline(Strategy):
             alone = Uncertain(alone_ms, alone_ms, alone_ms * _relative_error(filled))
             most = np.minimum(max(limit, _LEAST_CORES), 1.0)
             own = np.minimum(demand.requests_per_s * alone_ms / 1000, most)
-            busy = np.maximum(busy, _replicas(view, pod)[nodes] * own / cores)
+            # Where nothing tells how many requests there are, a service that has replicas is taken
+            # to need them: each keeps one of its board's cores busy.
+            each = own if demand.is_counted or _is_known(view, pod) else most
+            crowd = replicas * each / cores
         # The kernel gives each pod its share by what it requests.
         most_slow = np.maximum(np.minimum(limit, 1.0) / request, 1.0)
+        at_least_one = np.maximum(cores, 1.0)
+        among_replicas = crowded(crowd + own / cores * (crowd > 0), at_least_one)
 
         def work_ms(busy: Floats) -> Floats:
-            factor = np.minimum(slowdown(busy, np.maximum(cores, 1.0)), most_slow)
-            found: Floats = alone.value * factor
+            among_others = np.minimum(slowdown(busy, at_least_one), most_slow)
+            found: Floats = alone.value * np.maximum(among_others, among_replicas)
             return found
 
         found = over_error(work_ms, busy + own / cores, error)
@@ -228,14 +242,17 @@ def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> tuple[Floats, Floats
 
 
 def _memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
-    """What restarts cost each request where memory runs out. A node of unknown size costs none."""
+    """What restarts cost each request where memory runs out; none where nothing tells how much is
+    in use, as pods whose requests fit lack none by their own word, or how much there is."""
     size = view.table.allocatable(MEMORY)[nodes].astype(np.float64)
     size[size == 0] = np.inf
-    used, error = _measured_share(
-        view, "memory_percent", nodes, view.requested_of(MEMORY)[nodes] / size
-    )
-    own = expected.memory_bytes / size
-    return over_error(lambda share: restarts_ms(out_of_memory(share + own)), used, error)
+    used, error = _measured_share(view, "memory_percent", nodes, np.full(nodes.size, np.inf))
+    own, known = expected.memory_bytes / size, np.isfinite(used)
+
+    def memory_ms(share: Floats) -> Floats:
+        return np.where(known, restarts_ms(out_of_memory(share + own)), 0.0)
+
+    return over_error(memory_ms, used, error)
 
 
 def _measured_share(
@@ -271,6 +288,11 @@ def _users_ms(
         return Uncertain.exact(np.zeros(nodes.size))
     rtt_ms, at_home = gateway_round_trips_ms(view, view.user_node(pod))
     rtt = round_trips_ms(view, rtt_ms, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS, at_home)
+    if rtt.boards is not None and rtt.error is not None:
+        for tier, far_ms in ((is_cloud(view), _UNKNOWN_RTT_MS), (~is_cloud(view), _EDGE_RTT_MS)):
+            if np.isnan(rtt_ms[tier]).all():
+                at = tier[nodes] & (rtt.boards >= 0)
+                rtt.values[at], rtt.error[at], rtt.boards[at] = far_ms, np.nan, 0
     capacity_mbps = view.bandwidth_capacity_mbps()
     how = nodes, LIKE_BOARDS, left_unknown
     bandwidth = fill(view, capacity_mbps, *how, "bandwidth", "Mbit/s")
@@ -317,6 +339,14 @@ def _relative_error(filled: Filled) -> Floats:
     error = np.clip(error, _WAIT_ERROR, _UNKNOWN_WAIT_ERROR)
     found: Floats = np.where(filled.boards >= 0, error, 0.0)
     return found
+
+
+def _is_known(view: ClusterView, pod: Pod) -> bool:
+    """Whether it was seen what pods of this workload use."""
+    if view.assumed is None:
+        return False
+    expected, workload = view.assumed.expected, workload_of(pod)
+    return workload in expected.usage or workload in expected.learned
 
 
 def _replicas(view: ClusterView, pod: Pod) -> Ints:

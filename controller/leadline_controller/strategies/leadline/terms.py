@@ -60,6 +60,18 @@ def slowdown(busy: Floats, cores: Floats) -> Floats:
     return factor
 
 
+def crowded(busy: Floats, cores: Floats) -> Floats:
+    """As `slowdown`, where the work that keeps the board busy is of the same kind, and may be more
+    than it can do: beyond MOST_BUSY it goes on as steep as it is there, so that each further
+    replica is worse than the one before."""
+    at_most = slowdown(busy, cores)
+    power = np.sqrt(2.0 * (cores + 1.0)) - 1.0
+    left = 1.0 - MOST_BUSY
+    slope = MOST_BUSY ** (power - 1.0) * (power * left + MOST_BUSY) / (cores * left**2)
+    factor: Floats = at_most + slope * np.maximum(busy - MOST_BUSY, 0.0)
+    return factor
+
+
 def out_of_memory(used_share: Floats) -> Floats:
     """The chance that the kubelet evicts the pod, 0 to 1, if this share of the board's memory is in
     use with it: the normal distribution, as the logistic function has it within 0.01."""
