@@ -14,7 +14,7 @@ import numpy as np
 from leadline_wire.v1 import traffic_pb2 as pb
 
 from leadline_controller.framework.assumed_load import workload_of
-from leadline_controller.framework.model import DeclaredPeer, Pod
+from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
 from leadline_controller.framework.selectors import Selector, selects
 from leadline_controller.framework.services import Service, workload_name
 from leadline_controller.framework.view import Bools, Floats, Ints
@@ -22,7 +22,6 @@ from leadline_controller.inspect.order import in_order
 from leadline_controller.inspect.parts import Observed
 from leadline_controller.traffic.edges import DAY_S, HOUR_S, MINUTE_S, End, Rates, TrafficEdge
 
-NODE = "node/"  # before the name of a node
 # Of an end on more nodes, those with the most of its pods stand for all.
 _MOST_NODES = 256
 _MOST_COLUMNS = 1024  # of round trips, kept while edges are read
@@ -97,7 +96,7 @@ class TrafficReader:
 
     def knows(self, of: str) -> bool:
         """Whether there is such a workload, node or address."""
-        if of.removeprefix(NODE) in self._view.table.index and of.startswith(NODE):
+        if self._node(of) is not None:
             return True
         ends = (end for edge in self._edges for end in edge[:2])
         return of in self._workloads or any(end.name == of for end in ends)
@@ -196,8 +195,8 @@ class TrafficReader:
     def _peer(self, pod: Pod, peer: DeclaredPeer) -> End:
         """The other end of what a pod declares: a Service's or a workload's pods, a node or an
         address."""
-        if peer.name.startswith(NODE):
-            return End(peer.name, node=peer.name.removeprefix(NODE))
+        if peer.name.startswith(NODE_PEER):
+            return End(peer.name, node=peer.name.removeprefix(NODE_PEER))
         try:
             address = str(ip_address(peer.name))
         except ValueError:
@@ -218,8 +217,14 @@ class TrafficReader:
     def _takes_part(self, of: str, *ends: End) -> bool:
         if any(end.name == of for end in ends):
             return True
-        node = self._view.table.index.get(of.removeprefix(NODE)) if of.startswith(NODE) else None
+        node = self._node(of)
         return node is not None and any(node in self._nodes_of(end) for end in ends)
+
+    def _node(self, name: str) -> int | None:
+        """The index of what is called "node/name"; None for anything else."""
+        if not name.startswith(NODE_PEER):
+            return None
+        return self._view.table.index.get(name.removeprefix(NODE_PEER))
 
     def _nodes_of(self, end: End) -> Mapping[int, int]:
         """The nodes of an end, with its pods on each."""
