@@ -6,9 +6,7 @@ pods, or one node.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import sqrt
-from weakref import WeakKeyDictionary
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,50 +22,13 @@ from leadline_controller.framework.services import (
     service,
     workload_name,
 )
-from leadline_controller.framework.traffic import PeerTraffic, Traffic
+from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic, PodPeers, Traffic
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.parsing.addresses import read_unicast
 
-# A peer on more nodes is everywhere, and no node is nearer to it than others.
-_EVERYWHERE = 32
 _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
-# With a connection that stays open no new ones are counted, and requests are far fewer than
-# packets: at most so many packets of the rarer direction are taken to be one.
-_PACKETS_OF_A_REQUEST = 36.0
 # Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
 _FEWEST_PER_MBPS, _MOST_PER_MBPS = 1.0, 16.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PeerAt:
-    """A peer, and where it is."""
-
-    name: str  # as declared; of an observed one "namespace/name", "node/name" or an address
-    share: Floats  # of its pods on each node, shape (n,), 1 in sum
-    mbps: float  # both directions together
-    # Bounds; the same if the pod declares them.
-    least_requests_per_s: float
-    most_requests_per_s: float
-    most_rtt_ms: float | None  # the round trip that the pod needs
-    declared: bool
-
-    @property
-    def requests_per_s(self) -> float:
-        """How many are expected: the geometric mean of the bounds."""
-        most = self.most_requests_per_s
-        return sqrt(max(self.least_requests_per_s, most / _PACKETS_OF_A_REQUEST) * most)
-
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether it is on so many nodes that it plays no part in where the pod goes."""
-        return int(np.count_nonzero(self.share)) > _EVERYWHERE
-
-    @property
-    def nodes(self) -> Ints:
-        """The indexes of the nodes where it is, those with the largest share first."""
-        here = np.flatnonzero(self.share)
-        found: Ints = here[np.argsort(-self.share[here], kind="stable")]
-        return found
 
 
 def reads_main_peer(strategy: object) -> bool:
@@ -83,30 +44,27 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     observed if none are declared. Pods that are being deleted are nowhere: their successors are to
     take their places.
     """
-    return _found(view, pod)[0]
+    return _found(view, pod).somewhere
 
 
 def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
     """The declared peers that are nowhere: they have no pods, or their node or address is not
     known."""
-    return _found(view, pod)[1]
+    return _found(view, pod).nowhere
 
 
-Found = tuple[tuple[PeerAt, ...], tuple[DeclaredPeer, ...]]
-# Filters, strategy and preferences ask about the same pod in turn.
-_LAST_FOUND: WeakKeyDictionary[ClusterView, tuple[Pod, Found]] = WeakKeyDictionary()
-
-
-def _found(view: ClusterView, pod: Pod) -> Found:
+def _found(view: ClusterView, pod: Pod) -> PodPeers:
     if not (pod.annotations.peers or view.traffic.peers or view.callers):
-        return (), ()
-    last = _LAST_FOUND.get(view)
-    if last is None or last[0] is not pod:
-        last = _LAST_FOUND[view] = pod, _find(view, pod)
-    return last[1]
+        return NO_PEERS
+    for asked, found in view.last_peers:
+        if asked is pod:
+            return found
+    found = _find(view, pod)
+    view.last_peers[:] = [(pod, found)]
+    return found
 
 
-def _find(view: ClusterView, pod: Pod) -> Found:
+def _find(view: ClusterView, pod: Pod) -> PodPeers:
     observed = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
     callers = list(_callers(view, pod))
     found, absent = [], []
@@ -132,7 +90,7 @@ def _find(view: ClusterView, pod: Pod) -> Found:
             rates = each.mbps, *bounds, None
             share = place / place.sum()
             found.append(PeerAt(each.name, share, *rates, declared=each.peer in calls))
-    return tuple(found), tuple(absent)
+    return PodPeers(tuple(found), tuple(absent))
 
 
 def _callers(view: ClusterView, pod: Pod) -> Iterator[PeerTraffic]:

@@ -13,7 +13,6 @@ from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.cluster_objects import PodSelector, PodSelectors
 from leadline_controller.framework.model import DeclaredPeer, Link, Pod, PodAnnotations
 from leadline_controller.framework.peers import (
-    PeerAt,
     absent_peers,
     busiest_nodes,
     free_mbps,
@@ -25,7 +24,7 @@ from leadline_controller.framework.peers import (
     waits_text,
 )
 from leadline_controller.framework.selectors import Requirement, Selector
-from leadline_controller.framework.traffic import PeerTraffic, Traffic
+from leadline_controller.framework.traffic import PeerAt, PeerTraffic, Traffic
 from leadline_controller.framework.view import ClusterView
 
 from tests.controller.builders import node, pod, view
@@ -369,3 +368,16 @@ def test_a_pods_own_word_and_its_callers_count_before_what_was_counted() -> None
     own = replace(database, annotations=PodAnnotations(peers=(DeclaredPeer("web", 1.0, 2.0),)))
     (peer,) = peers_of(cluster(web, objects=objects), own)
     assert (peer.name, peer.mbps, peer.requests_per_s) == ("web", 1.0, 2.0)
+
+
+def test_each_pod_and_each_view_has_its_own_peers() -> None:
+    found = cluster(database("1", "a"))
+    first, second = declaring(DeclaredPeer("db")), declaring(DeclaredPeer("node/d"))
+    for _ in range(2):
+        assert [each.name for each in peers_of(found, first)] == ["db"]
+        assert [each.name for each in peers_of(found, second)] == ["node/d"]
+        assert absent_peers(found, first) == ()
+    assert [NAMES[at] for at in peers_of(found, first)[0].nodes] == ["a"]
+    more = found.with_placement(pod("2", labels=DB), NAMES.index("c"))
+    assert [NAMES[at] for at in peers_of(more, first)[0].nodes] == ["a", "c"]
+    assert [NAMES[at] for at in peers_of(found, first)[0].nodes] == ["a"]
