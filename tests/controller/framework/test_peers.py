@@ -24,7 +24,8 @@ from leadline_controller.framework.peers import (
     waits_text,
 )
 from leadline_controller.framework.selectors import Requirement, Selector
-from leadline_controller.framework.traffic import PeerAt, PeerTraffic, Traffic
+from leadline_controller.framework.services import Service
+from leadline_controller.framework.traffic import NO_TRAFFIC, PeerAt, PeerTraffic, Traffic
 from leadline_controller.framework.view import ClusterView
 
 from tests.controller.builders import node, pod, view
@@ -47,9 +48,9 @@ def database(name: str, on: str, **labels: str) -> Pod:
 
 
 def cluster(
-    *pods: Pod, objects: tuple[PodSelector, ...] = (SERVICE,), **more: object
+    *pods: Pod, objects: tuple[PodSelector, ...] = (SERVICE,), traffic: Traffic = NO_TRAFFIC
 ) -> ClusterView:
-    return view(NODES, links=LINKS, assigned_pods=pods, objects=objects, **more)  # type: ignore[arg-type]
+    return view(NODES, links=LINKS, assigned_pods=pods, objects=objects, traffic=traffic)
 
 
 def declaring(*peers: DeclaredPeer, **labels: str) -> Pod:
@@ -59,9 +60,9 @@ def declaring(*peers: DeclaredPeer, **labels: str) -> Pod:
 
 
 def seen(
-    peer: object, name: str, mbps: float = 3.0, least: float = 1.0, most: float = 4.0
+    peer: Service | str, name: str, mbps: float = 3.0, least: float = 1.0, most: float = 4.0
 ) -> Traffic:
-    found = PeerTraffic(peer, name, mbps, least, most)  # type: ignore[arg-type]
+    found = PeerTraffic(peer, name, mbps, least, most)
     return Traffic({workload_of(declaring()): (found,)})
 
 
