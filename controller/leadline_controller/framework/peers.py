@@ -7,6 +7,7 @@ pods, or one node.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from leadline_controller.framework.services import (
 )
 from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic, PodPeers, Traffic
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
-from leadline_controller.parsing.addresses import read_unicast
 
 _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
 # Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
@@ -243,11 +243,33 @@ def pods_of(assigned: AssignedPods, count: int, workload: Service) -> Ints:
     being deleted. Pods without labels cannot be told apart, and are none."""
     namespace, labels = workload
     selector = tuple(Requirement(key, "In", (value,)) for key, value in labels)
-    chosen = _kinds(assigned, namespace, [selector])
+    chosen = _selected(assigned, namespace, selector)
     kinds = assigned.kinds.values
     for number in np.flatnonzero(chosen).tolist():  # they may have more labels
         chosen[number] = service(namespace, kinds[number].pairs) == workload
     return assigned.per_node(chosen[assigned.kind], count)
+
+
+class DeclaredEnd(NamedTuple):
+    """What the name of a declared peer stands for."""
+
+    name: str  # "namespace/name" of a Service or a workload, "node/name", or an address
+    node: str = ""  # of a node its name; of an address the node where it lies, "" if unknown
+    selector: Selector | None = None  # of a Service, by which it has its pods
+
+
+def declared_end(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> DeclaredEnd:
+    """What a pod means by the name of a peer. An address that a node has is that node."""
+    key = named(pod, declared)
+    if key is not None:
+        return DeclaredEnd("/".join(key), selector=view.pod_selectors.service(*key))
+    name = declared.name
+    if not name.startswith(NODE_PEER):
+        own = next((each.name for each in view.nodes if name in each.addresses), None)
+        if own is None:
+            return DeclaredEnd(name, view.traffic.entries.get(name, ""))
+        name = NODE_PEER + own
+    return DeclaredEnd(name, name.removeprefix(NODE_PEER))
 
 
 IsSame = Callable[[PeerTraffic], bool]
@@ -256,27 +278,24 @@ IsSame = Callable[[PeerTraffic], bool]
 def _place(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> tuple[Ints, IsSame]:
     """How much of a declared peer is on each node, shape (n,), and what tells whether an observed
     peer is the same."""
-    name = declared.name
-    if name.startswith(NODE_PEER):
-        node = name.removeprefix(NODE_PEER)
-        return _at(view, node), lambda each: each.name == name
-    if read_unicast(name) is not None:
-        own = next((each.name for each in view.nodes if name in each.addresses), "")
-        node = own or view.traffic.entries.get(name, "")
-        names = (name, NODE_PEER + own)
-        return _at(view, node), lambda each: each.name in names
-    namespace, own_name = named(pod, declared) or ("", "")
-    selectors = view.pod_selectors.named(namespace, own_name)
-    shared = [_without_hashes(each) for each in selectors]
+    key, end = named(pod, declared), declared_end(view, pod, declared)
+    namespace, selector = "" if key is None else key[0], end.selector
+    shared = tuple(each for each in selector or () if each.key not in PER_REPLICA_LABELS)
 
     def is_same(each: PeerTraffic) -> bool:
+        if selector is None:
+            return each.name == end.name
         if isinstance(each.peer, str) or each.peer[0] != namespace:
             return False
-        labels = dict(each.peer[1])
-        return any(selects(selector, labels) for selector in shared)
+        return selects(shared, dict(each.peer[1]))
 
+    if key is None:
+        return _at(view, end.node), is_same
     assigned = view.assigned_pods
-    chosen = _kinds(assigned, namespace, selectors)
+    if selector is None:
+        chosen = assigned.kinds.of_owner(*key) & ~assigned.kinds.terminating()
+    else:
+        chosen = _selected(assigned, namespace, selector)
     return assigned.per_node(chosen[assigned.kind], len(view)), is_same
 
 
@@ -287,19 +306,13 @@ def _at(view: ClusterView, node: str) -> Ints:
     return place
 
 
-def _kinds(assigned: AssignedPods, namespace: str, selectors: Sequence[Selector]) -> Bools:
-    """The kinds of pods of a namespace that one of the selectors matches, without those that are
-    being deleted, by number."""
+def _selected(assigned: AssignedPods, namespace: str, selector: Selector) -> Bools:
+    """The kinds of pods of a namespace that a selector matches, without those that are being
+    deleted, by number."""
     kinds = assigned.kinds
-    chosen = np.zeros(len(kinds), dtype=np.bool_)
-    for selector in selectors:
-        chosen |= kinds.by_label.selected(selector)
+    chosen = kinds.by_label.selected(selector)
     chosen &= kinds.in_namespaces([namespace]) & ~kinds.terminating()
     return chosen
-
-
-def _without_hashes(selector: Selector) -> Selector:
-    return tuple(each for each in selector if each.key not in PER_REPLICA_LABELS)
 
 
 def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float, float]:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from ipaddress import ip_address
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,8 @@ from leadline_wire.v1 import traffic_pb2 as pb
 
 from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
-from leadline_controller.framework.selectors import Selector, selects
+from leadline_controller.framework.peers import declared_end
+from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.services import Service, workload_name
 from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.inspect.order import in_order
@@ -84,15 +84,11 @@ class TrafficReader:
             for pod, node in source.state.pods()
             if node is not None and node in self._view.table.index and not pod.finished
         ]
-        # Shared by all threads, so it is read here.
-        services = (x for x in self._view.pod_selectors if x.kind == "Service")
-        self._services: dict[str, Selector] = {
-            f"{each.namespace}/{each.name}": each.selector for each in services if each.selector
-        }
         self._capacity_mbps = self._view.bandwidth_capacity_mbps()
         self._columns: dict[int, Floats] = {}
         self._expected: dict[str, Floats] = {}
         self._spreads: dict[str, _Spread] = {}
+        self._peers: dict[tuple[str, str], End] = {}  # by the pod's namespace and the declared name
 
     def knows(self, of: str) -> bool:
         """Whether there is such a workload, node or address."""
@@ -193,26 +189,22 @@ class TrafficReader:
         return found + [(each.source, each.destination, None, each) for each in alone]
 
     def _peer(self, pod: Pod, peer: DeclaredPeer) -> End:
-        """The other end of what a pod declares: a Service's or a workload's pods, a node or an
-        address."""
-        if peer.name.startswith(NODE_PEER):
-            return End(peer.name, node=peer.name.removeprefix(NODE_PEER))
-        try:
-            address = str(ip_address(peer.name))
-        except ValueError:
-            name, _, namespace = peer.name.partition(".")
-            key = f"{namespace or pod.namespace}/{name}"
-            return self._of_service(key) or self._workloads.get(key) or End(key)
-        return End(address, node=self._view.traffic.entries.get(address, ""))
-
-    def _of_service(self, key: str) -> End | None:
-        """The workload that a Service stands for; None without one."""
-        selector = self._services.get(key)
-        namespace = key.partition("/")[0]
-        for name, pod in self._named.items() if selector is not None else ():
-            if pod.namespace == namespace and selects(selector, pod.labels):
-                return self._workloads[name]
-        return None
+        """The other end of what a pod declares. A Service is the workload of its pods."""
+        key = pod.namespace, peer.name
+        if (known := self._peers.get(key)) is not None:
+            return known
+        end = declared_end(self._view, pod, peer)
+        found = None
+        if end.selector is not None:
+            namespace = end.name.partition("/")[0]
+            for name, other in self._named.items():
+                if other.namespace == namespace and selects(end.selector, other.labels):
+                    found = self._workloads[name]
+                    break
+        elif not end.node:
+            found = self._workloads.get(end.name)
+        self._peers[key] = found = found or End(end.name, node=end.node)
+        return found
 
     def _takes_part(self, of: str, *ends: End) -> bool:
         if any(end.name == of for end in ends):

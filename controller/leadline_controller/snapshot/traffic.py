@@ -67,7 +67,7 @@ def _peer(peer: PeerTraffic, names: Names) -> Manifest:
     amounts = {name: getattr(peer, name) for name in _AMOUNTS}
     if not isinstance(peer.peer, str):
         space, _, name = peer.name.partition("/")
-        called = f"{names('namespace', space)}/{names('workload', name)}"
+        called = f"{names('namespace', space)}/{names('owner', name)}"
         return {"workload": write_workload(peer.peer, names), "name": called, **amounts}
     node = names("node", peer.peer)
     called = NODE_PEER + node if peer.name.startswith(NODE_PEER) else names("address", peer.name)
