@@ -202,7 +202,7 @@ class Disk:
         return not (shareable and self.read_only and other.read_only)
 
 
-NODE_PEER = "node/"  # before the name of a node that is a peer
+NODE_PEER = "node/"  # before the name of a node that is a peer, or an end of traffic
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ from math import inf
 from typing import NamedTuple
 
 from leadline_controller.framework.assumed_load import workload_of
-from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.model import NODE_PEER, Node, Pod
 from leadline_controller.framework.services import Service, workload_name
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.telemetry.traffic import CountedFlow
 
-NODE = "node/"
 _KEPT_S = 120.0  # the address of a pod that ended: its board's last report has yet to come
 
 
@@ -128,7 +127,7 @@ class Addresses:
         cluster had and nobody knows which: then the traffic counts for none of them."""
         node = self._nodes.get(address)
         if node is not None:
-            return Place(NODE + node, node)
+            return Place(NODE_PEER + node, node)
         holders = self._holders.get(address)
         if holders is not None:
             found = {x.place for x in holders if x.from_s < end_s and x.until_s > begin_s}
@@ -143,7 +142,7 @@ class Addresses:
                 if node is not None:
                     # The first two are the node's own: flannel's and the bridge's.
                     is_own = number & ((1 << spare) - 1) <= 1
-                    return Place(NODE + node, node) if is_own else None
+                    return Place(NODE_PEER + node, node) if is_own else None
         return Place(address, "")
 
     def _seen(
@@ -214,6 +213,6 @@ def credited(
         has_source = True
         if flow.translated_source:
             # Whatever it says: a board can only translate to an address of its own.
-            seen = Place(NODE + node, node)
+            seen = Place(NODE_PEER + node, node)
         has_destination = destination.is_outside
     return Key(source, seen, destination, flow.port, has_source, has_destination, enters)
