@@ -5,6 +5,7 @@ Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -80,14 +81,15 @@ class Leadline(Strategy):
     request that the pod will serve; the least wins. docs/leadline-strategy.md derives each term.
 
     start: until its images are pulled, behind the node's queue. N: its requests a second times
-    `life`; 1 for a pod of a Job, and for one with `data-mb` whose requests nothing tells. work: its
-    `profile-ms`, slowed down by the load that is measured and assumed there (M/M/c), at most as far
-    as its CPU request allows; or its `data-mb` at `rate` on the cores that it gets; or `work` of an
-    idle core. memory: the chance that the kubelet evicts it, times what a restart costs. users: one
-    round trip to `user-node` and a transfer over the link's free bandwidth; without user and peers
-    the user is where requests enter, the control plane. peers: what it and its peers wait for each
-    other (framework/peers.py). risk: the mean over the errors of these less their values, and
-    `caution` times the standard deviation. `without` leaves a term out, to see what it is worth.
+    its expected life, that of its workload's pods and of the first one `life`; 1 for a pod of a
+    Job, and for one with `data-mb` whose requests nothing tells. work: its `profile-ms`, slowed
+    down by the load that is measured and assumed there (M/M/c), at most as far as its CPU request
+    allows; or its `data-mb` at `rate` on the cores that it gets; or `work` of an idle core. memory:
+    the chance that the kubelet evicts it, times what a restart costs. users: one round trip to
+    `user-node` and a transfer over the link's free bandwidth; without user and peers the user is
+    where requests enter, the control plane. peers: what it and its peers wait for each other
+    (framework/peers.py). risk: the mean over the errors of these less their values, and `caution`
+    times the standard deviation. `without` leaves a term out, to see what it is worth.
 
     Unknown, never zero and never the worst: as boards like it (strategies/shared/unknowns.py), with
     that value's error in the risk. A board without reports counts by the CPU that its pods request.
@@ -98,9 +100,10 @@ class Leadline(Strategy):
     better = "lower"
     paper = "Leadline, docs/leadline-strategy.md"
     needs = ("cpu_percent", "memory_percent", "bandwidth_mbps", "rtt_ms")
+    main_peer: ClassVar[str] = "on"  # it always reads the round trips to peers
 
     life_s: float = option(
-        3600.0, unit="s", minimum=1.0, maximum=1e9, name="life", help="expected life of a pod"
+        3600.0, unit="s", minimum=1.0, maximum=1e9, name="life", help="expected life of a first pod"
     )
     work_ms: float = option(
         20.0, unit="ms", maximum=1e9, name="work", help="work of a request without a profile"
@@ -116,8 +119,9 @@ class Leadline(Strategy):
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The wait on every candidate, ms a request, and its terms."""
         peers = [each for each in peers_of(view, pod) if not each.is_everywhere]
-        demand = self._demand(pod, peers)
-        expected = (view.assumed.expected if view.assumed else Expectations()).of(pod)
+        expectations = view.assumed.expected if view.assumed else Expectations()
+        demand = self._demand(pod, peers, expectations.life_s(pod, self.life_s))
+        expected = expectations.of(pod)
         notes: list[Callable[[int], str]] = []
         terms = {
             "start": self._start_ms(view, pod, candidates, demand),
@@ -148,7 +152,7 @@ class Leadline(Strategy):
         leeway = Leeway(max(SCATTER_MS, equal_ms))
         return Scores(candidates, total, finalists, why, parts, leeway)
 
-    def _demand(self, pod: Pod, peers: Sequence[PeerAt]) -> _Demand:
+    def _demand(self, pod: Pod, peers: Sequence[PeerAt], life_s: float) -> _Demand:
         data_mb = pod.annotations.data_mb
         megabits = _MEGABITS if data_mb is None else 8 * data_mb
         is_job = pod.owner is not None and pod.owner.kind == "Job"
@@ -157,7 +161,7 @@ class Leadline(Strategy):
             return _Demand(_REQUESTS_PER_S, 1.0, megabits, bool(known), "")
         assumed = "" if known else f"; {_REQUESTS_PER_S:g} request a second is assumed"
         rate = known or _REQUESTS_PER_S
-        return _Demand(rate, max(rate * self.life_s, 1.0), megabits, bool(known), assumed)
+        return _Demand(rate, max(rate * life_s, 1.0), megabits, bool(known), assumed)
 
     def _start_ms(self, view: ClusterView, pod: Pod, nodes: Ints, demand: _Demand) -> Uncertain:
         """Until its images are there, for each request; 0 for all if no layers are known."""
