@@ -13,4 +13,5 @@ EXPERIMENTS: Mapping[str, str] = {
     "kubedsm": "leadline_experiments.kubedsm",
     "infrastructure-aware": "leadline_experiments.infrastructure_aware",
     "response-time": "leadline_experiments.response_time",
+    "leadline": "leadline_experiments.leadline",
 }

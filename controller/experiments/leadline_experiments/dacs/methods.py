@@ -98,14 +98,16 @@ class ScenarioResult:
         return not any(run.pods(None) for run in self.of(key))
 
 
-def run_methods(scenario: Scenario, methods: Sequence[Method], seed: int) -> ScenarioResult:
-    """Run every method RUNS times."""
+def run_methods(
+    scenario: Scenario, methods: Sequence[Method], seed: int, times: int = RUNS
+) -> ScenarioResult:
+    """Run every method this many times."""
     # Most runs place the pods as another one did.
     simulated = lru_cache(maxsize=None)(partial(simulate, scenario))
     runs: dict[Key, Sequence[Outcome]] = {}
     for method in methods:
         outcomes = []
-        for run in range(RUNS):
+        for run in range(times):
             ties = Random(f"{seed}/{method.key}/{run}")
             nodes = tuple(place(scenario, method.strategy, ties, method.preferred))
             requests = {load: simulated(nodes, length) for load, length in ITERATIONS.items()}

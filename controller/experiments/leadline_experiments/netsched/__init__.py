@@ -118,7 +118,7 @@ def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Resu
     matches = {trial.case: _matching_draws(trial, seed) for trial in _TRIALS}
     # The time of Fig. 9 and 10: assign all pods, then send until the last one is done.
     durations_s = {
-        (table, name): len(trial.pods) * _assign_s(method)
+        (table, name): len(trial.pods) * assignment_s(method)
         + delivery_s([round(count) for count in counts[trial.case, name]], _SENT_MB)
         for table, trial in _DURATIONS
         for name, method in methods.items()
@@ -182,7 +182,7 @@ def _matching_draws(trial: _Trial, seed: int) -> int:
     return sum(tuple(draw.counts) == trial.paper["kube-default"] for draw in draws)
 
 
-def _assign_s(method: Strategy) -> float:
+def assignment_s(method: Strategy) -> float:
     """Per pod: the paper's NetSched reads every metric of every worker anew."""
     return DECISION_S + READING_S * len(method.needs) * len(WORKERS)
 
@@ -252,7 +252,7 @@ def _reading_rows(fullest: Mapping[Readings, Sequence[int]], seed: int) -> Itera
 
 def _time_rows(methods: Mapping[str, Strategy], durations_s: _DurationsS) -> Iterator[Row]:
     for name, method in methods.items():
-        yield Row("Fig. 4", "each pod", name, "", "time to assign, s", None, _assign_s(method))
+        yield Row("Fig. 4", "each pod", name, "", "time to assign, s", None, assignment_s(method))
     for table, trial in _DURATIONS:
         best_s = best_delivery_s(len(trial.pods), _SENT_MB)
         for name in methods:
@@ -273,7 +273,7 @@ def _claims(
                 why = _WHY_FIVE.format(found=matches[trial.case], draws=_DRAWS)
             case = f"{trial.case}, {name}"
             yield count_claim(trial.table, case, _SAYS[name], trial.paper[name], ours, why, kind)
-    assign_s = {name: _assign_s(method) for name, method in _METHODS.items()}
+    assign_s = {name: assignment_s(method) for name, method in _METHODS.items()}
     says = "The original assigns a pod faster."
     yield order_claim("Fig. 4", "each pod", says, assign_s, kind="by-construction")
     says = "The original uses the CPUs of all workers alike."

@@ -1,0 +1,328 @@
+"""Clusters of boards of which all is known, what a controller is told of them, and how long users
+and peers wait for the pods where a strategy puts them.
+
+A cluster is drawn by a seed, and is the same for every strategy, and so is each reading. What a pod
+waits is the rule's own formula with the true values, once all pods run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.assumed_load import Expectations, workload_of
+from leadline_controller.framework.cycle import Rule, Strategy, decide
+from leadline_controller.framework.image_layers import ImageTable
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    NODE_PEER,
+    PODS,
+    DeclaredPeer,
+    Image,
+    Layer,
+    Link,
+    Node,
+    Owner,
+    Pod,
+    PodAnnotations,
+    Taint,
+)
+from leadline_controller.framework.view import METRICS, ClusterView, Floats, NodeMetrics
+from leadline_controller.strategies.leadline.terms import out_of_memory, restarts_ms, slowdown
+
+from leadline_experiments.models.cluster import view_of
+
+BOARDS, PODS_PLACED, SERVICES = 10, 24, 6
+CORES, GIB = 4, 4
+MASTER = "master"
+FEATURES = ("start", "work", "memory", "users", "peers", "risk")
+ALIKE, MIXED = "alike", "mixed"
+# Each scenario has what one term of the rule is about; one has nothing, and one has all of it.
+SCENARIOS: Mapping[str, Sequence[str]] = {
+    ALIKE: (),
+    **{each: (each,) for each in FEATURES},
+    MIXED: FEATURES,
+}
+BUSY, MEMORY_USED, RTT_MS, MBPS, PULL_MBPS = 0.1, 0.3, 1.0, 94.0, 50.0
+WORK_MS, REQUEST_MEGABITS, LIFE_S = 50.0, 0.25, 3600.0
+# Between two pods, until a reading is there, and how much a reading may lie off.
+APART_S, STALE_S, NOISE = 30.0, 300.0, 0.02
+_OLD = int(STALE_S / APART_S)
+_MIB = 1024**2
+
+
+class Disturbance(NamedTuple):
+    """What is wrong with the readings."""
+
+    name: str
+    noise: float = NOISE  # the standard deviation, as a share
+    # The shares of readings that have nothing to do with the truth, and that are not there.
+    wrong: float = 0.0
+    unknown: float = 0.0
+    is_stale: bool = False  # by STALE_S: without the loads and the pods since then
+    has_liar: bool = False  # a board, drawn as others are, reports the best of everything
+
+
+EXACT = Disturbance("as they are", noise=0.0)
+USUAL = Disturbance(f"noise of {NOISE:.0%}")
+DISTURBANCES = (
+    USUAL,
+    Disturbance("noise of 30%", noise=0.3),
+    Disturbance("10% are wrong", wrong=0.1),
+    Disturbance("half are unknown", unknown=0.5),
+    Disturbance("5 minutes old", is_stale=True),
+    Disturbance("one board reports the best of everything", has_liar=True),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What others use of each board, as a share, shape (n,)."""
+
+    cpu: Floats
+    memory: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cluster:
+    """The truth about a cluster and its pods. Columns have one entry for each node, the master
+    first."""
+
+    nodes: Sequence[Node]
+    now: Load
+    before: Load  # STALE_S ago
+    requested: Mapping[str, Floats]  # by others, base units
+    rtt_ms: Floats  # shape (n, n)
+    mbps: Floats
+    pull_mbps: Floats
+    images: Sequence[Image]
+    pods: Sequence[Pod]
+    use: Mapping[str, tuple[float, float]]  # app -> cores and bytes of one pod on average
+    liar: int
+
+
+def draw_cluster(scenario: str, seed: int) -> Cluster:
+    """A cluster of this scenario."""
+    rng = np.random.default_rng([seed, *scenario.encode()])
+    features = SCENARIOS[scenario]
+    count = 1 + BOARDS
+    classes = ["pi4"] * count
+    if "work" in features:
+        classes = [str(each) for each in rng.choice(["pi3", "pi4", "pi5"], count)]
+    cpu, memory = np.full(count, BUSY), np.full(count, MEMORY_USED)
+    if {"work", "risk"} & set(features):
+        cpu = rng.uniform(0.05, 0.9, count)
+    if "memory" in features:
+        memory = np.where(rng.random(count) < 0.4, rng.uniform(0.85, 0.97, count), memory)
+    moved = rng.random(count) < 0.25
+    before = Load(np.where(moved, rng.permutation(cpu), cpu), memory)
+    places = rng.random((count, 2)) * (80.0 if {"users", "peers"} & set(features) else 0.0)
+    rtt_ms = RTT_MS + np.hypot(*(places[:, np.newaxis] - places).T)
+    np.fill_diagonal(rtt_ms, 0.0)
+    mbps, pull_mbps = np.full(count, MBPS), np.full(count, PULL_MBPS)
+    if "users" in features:
+        mbps = np.exp(rng.uniform(np.log(5.0), np.log(MBPS), count))
+    if "start" in features:
+        pull_mbps = np.exp(rng.uniform(np.log(5.0), np.log(100.0), count))
+    liar = 1 + int(rng.integers(BOARDS))
+    nodes = [_node(at, classes[at]) for at in range(count)]
+    images = [_image(rng, number) for number in range(SERVICES)] if "start" in features else []
+    services = [_service(rng, features, number) for number in range(SERVICES)]
+    numbers = rng.integers(SERVICES, size=PODS_PLACED)
+    pods = [
+        replace(services[n], name=f"{services[n].name}-{i}", uid=f"{i}")
+        for i, n in enumerate(numbers)
+    ]
+    # Kubernetes knows of a part of the load.
+    requested = {
+        CPU: np.round(cpu * rng.uniform(0.0, 0.6, count) * CORES * 1000),
+        MEMORY: np.round(memory * rng.uniform(0.2, 0.7, count) * GIB * 1024 * _MIB),
+        PODS: np.zeros(count),
+    }
+    use = {service.name: _use(rng, service, _rate(service)) for service in services}
+    return Cluster(
+        *(nodes, Load(cpu, memory), before, requested, rtt_ms, mbps, pull_mbps),
+        *(images, pods, use, liar),
+    )
+
+
+def _node(at: int, board: str) -> Node:
+    amounts = {CPU: CORES * 1000, MEMORY: GIB * 1024 * _MIB, PODS: 110}
+    if at == 0:
+        taint = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
+        return Node(MASTER, amounts, taints=(taint,))
+    return Node(f"n{at}", amounts, labels={"leadline.dev/class": board})
+
+
+def _image(rng: np.random.Generator, number: int) -> Image:
+    """Three layers, of which services share the first two."""
+    shared = Layer("base", 60.0), Layer(f"runtime-{number % 2}", 90.0)
+    own = Layer(f"own-{number}", float(rng.uniform(10.0, 200.0)))
+    return Image(f"image-{number}", (*shared, own))
+
+
+def _service(rng: np.random.Generator, features: Sequence[str], number: int) -> Pod:
+    """What its pods have in common."""
+    work_ms = float(rng.uniform(100.0, 400.0)) if "work" in features else WORK_MS
+    annotations = PodAnnotations(
+        profile_ms={"pi3": 2.5 * work_ms, "pi4": work_ms, "pi5": 0.5 * work_ms}
+    )
+    if "users" in features and number % 2:
+        annotations = replace(annotations, user_node=f"n{1 + rng.integers(BOARDS)}")
+    if "peers" in features and number % 3 == 0:
+        name = f"{NODE_PEER}n{1 + rng.integers(BOARDS)}"
+        peer = DeclaredPeer(name, mbps=float(rng.uniform(0.5, 4.0)), requests_per_s=2.0)
+        annotations = replace(annotations, peers=(peer,))
+    is_job = features == ("start",) and number % 2 == 0
+    memory = int(rng.uniform(32, 256)) * _MIB
+    return Pod(
+        "default",
+        f"s{number}",
+        requests={CPU: int(rng.choice([100, 200, 300])), MEMORY: memory, PODS: 1},
+        labels={"app": f"s{number}"},
+        annotations=annotations,
+        images=(f"image-{number}",) if "start" in features else (),
+        owner=Owner("Job", f"job-{number}", f"job-{number}") if is_job else None,
+    )
+
+
+def _rate(pod: Pod) -> float:
+    """Requests a second."""
+    return next((peer.requests_per_s or 1.0 for peer in pod.annotations.peers), 1.0)
+
+
+def _use(rng: np.random.Generator, pod: Pod, requests_per_s: float) -> tuple[float, float]:
+    """What people request is not what their pods use."""
+    cores = requests_per_s * pod.annotations.profile_ms["pi4"] / 1000
+    return cores, pod.requests[MEMORY] * float(rng.uniform(0.5, 1.5))
+
+
+class Placed(NamedTuple):
+    """A pod, the index of its node, and how long its images took to get there, s."""
+
+    pod: Pod
+    node: int
+    start_s: float
+
+
+def placed_by(
+    strategy: Strategy, cluster: Cluster, told: Disturbance, seed: int
+) -> Sequence[Placed]:
+    """Place the pods one after the other, each by new readings; see `Disturbance`."""
+    rng, ties = np.random.default_rng([seed, *told.name.encode()]), Random(seed)
+    requested = {name: column.astype(np.int64) for name, column in cluster.requested.items()}
+    empty = replace(
+        view_of(cluster.nodes, requested=requested), images=ImageTable.of(cluster.images)
+    )
+    links_ms = _disturbed(rng, told, cluster.rtt_ms, (1.0, 200.0))
+    rule, placed = Rule(strategy, FILTERS, ties), list[Placed]()
+    for pod in cluster.pods:
+        shown = placed[:-_OLD] if told.is_stale else placed
+        view = _told(empty, cluster, told, shown, links_ms, rng)
+        for each in placed[len(shown) :]:
+            view = view.with_placement(each.pod, each.node)
+        node = view.table.index[decide(view, pod, rule).node or MASTER]
+        table, images = empty.table, empty.images
+        start_s = float(np.nan_to_num(images.pull(table, pod, cluster.pull_mbps).time_s[node]))
+        empty = replace(empty, images=images.with_pull(table, pod, node))
+        placed.append(Placed(pod, node, start_s))
+    return placed
+
+
+def _told(
+    empty: ClusterView,
+    cluster: Cluster,
+    told: Disturbance,
+    shown: Sequence[Placed],
+    links_ms: Floats,
+    rng: np.random.Generator,
+) -> ClusterView:
+    """What the controller knows when the readings show these pods."""
+    load = _with_pods(cluster, cluster.before if told.is_stale else cluster.now, shown)
+    read = partial(_disturbed, rng, told)
+    columns = dict.fromkeys(METRICS, np.full(len(cluster.nodes), np.nan))
+    columns["cpu_percent"] = np.clip(read(100 * load.cpu, (0.0, 100.0)), 0.0, 100.0)
+    columns["memory_percent"] = np.clip(read(100 * load.memory, (0.0, 100.0)), 0.0, 100.0)
+    columns["bandwidth_mbps"] = read(cluster.mbps, (1.0, 1000.0))
+    pull_mbps, links_ms = read(cluster.pull_mbps, (1.0, 1000.0)), links_ms.copy()
+    if told.has_liar:
+        liar = cluster.liar
+        columns["cpu_percent"][liar] = columns["memory_percent"][liar] = 0.0
+        columns["bandwidth_mbps"][liar] = pull_mbps[liar] = 1000.0
+        links_ms[liar] = links_ms[:, liar] = 0.1
+    errors = np.stack([np.nan_to_num(told.noise * columns[name]) for name in METRICS], axis=1)
+    names = empty.table.names
+    links = [
+        Link(names[a], names[b], float(links_ms[a, b]))
+        for a, b in zip(*np.triu_indices(len(names), 1), strict=True)
+        if not np.isnan(links_ms[a, b])
+    ]
+    metrics = replace(NodeMetrics.of(columns), errors=errors)
+    view = replace(
+        empty,
+        metrics=metrics,
+        links=type(empty.links)(empty.table.index, links),
+        images=replace(empty.images, pull_mbps=pull_mbps),
+    ).with_assigned([(each.pod, each.node) for each in shown])
+    running = {workload_of(each.pod): cluster.use[each.pod.labels["app"]] for each in shown}
+    return view.assuming_load(Expectations(running))
+
+
+def _disturbed(
+    rng: np.random.Generator, told: Disturbance, true: Floats, between: tuple[float, float]
+) -> Floats:
+    """Readings of these values, NaN where unknown. between: what a wrong one may be, uniformly."""
+    off = rng.standard_normal(true.shape)
+    wrong, at_random = rng.random(true.shape) < told.wrong, rng.uniform(*between, true.shape)
+    unknown = rng.random(true.shape) < told.unknown
+    read = np.where(wrong, at_random, true * np.maximum(1 + told.noise * off, 0.05))
+    return np.where(unknown, np.nan, read)
+
+
+def _with_pods(cluster: Cluster, load: Load, placed: Sequence[Placed]) -> Load:
+    """The load with these pods, each with what it really uses."""
+    cpu, memory = load.cpu.copy(), load.memory.copy()
+    for each in placed:
+        app = each.pod.labels["app"]
+        cpu[each.node] += _rate(each.pod) * _alone_ms(cluster, each) / 1000 / CORES
+        memory[each.node] += cluster.use[app][1] / (GIB * 1024 * _MIB)
+    return Load(cpu, memory)
+
+
+def _alone_ms(cluster: Cluster, placed: Placed) -> float:
+    board = cluster.nodes[placed.node].labels["leadline.dev/class"]
+    return placed.pod.annotations.profile_ms[board]
+
+
+def waits_ms(cluster: Cluster, placed: Sequence[Placed]) -> Iterator[float]:
+    """What a request to each pod waits, ms, by the rule's formula and the true values."""
+    load = _with_pods(cluster, cluster.now, placed)
+    factor = slowdown(load.cpu, np.full(load.cpu.shape, float(CORES)))
+    memory_ms = restarts_ms(out_of_memory(load.memory))
+    index = {node.name: at for at, node in enumerate(cluster.nodes)}
+    for each in placed:
+        said, node, rate = each.pod.annotations, each.node, _rate(each.pod)
+        # The kernel gives it the share of a core that it requests.
+        most = 1000 / each.pod.requests[CPU]
+        wait_ms = _alone_ms(cluster, each) * min(float(factor[node]), most)
+        wait_ms += float(memory_ms[node])
+        if said.user_node or not said.peers:
+            user = index[said.user_node or MASTER]
+            wait_ms += float(cluster.rtt_ms[user, node])
+            wait_ms += 1000 * REQUEST_MEGABITS / float(cluster.mbps[node]) if user != node else 0.0
+        for peer in said.peers:
+            at = index[peer.name.removeprefix(NODE_PEER)]
+            wait_ms += float(cluster.rtt_ms[at, node])
+            left_mbps = float(min(cluster.mbps[at], cluster.mbps[node]))
+            wait_ms += 1000 * peer.mbps / rate / left_mbps if at != node else 0.0
+        is_job = each.pod.owner is not None
+        yield wait_ms + 1000 * each.start_s / (1.0 if is_job else rate * LIFE_S)
+
+
+def mean_wait_ms(strategy: Strategy, cluster: Cluster, told: Disturbance, seed: int) -> float:
+    """The mean over the pods, where this strategy puts them."""
+    return float(np.mean([*waits_ms(cluster, placed_by(strategy, cluster, told, seed))]))
