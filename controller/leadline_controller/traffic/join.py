@@ -7,7 +7,7 @@ pods these are. Pure: times are seconds on the clock of the decisions.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from math import inf
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ class _Known:
 
     pod: Pod
     workload: Service
-    holder: _Holder | None
+    holders: Mapping[str, _Holder]  # by the addresses that it has
 
 
 @dataclass(slots=True)
@@ -112,8 +112,8 @@ class Addresses:
         for uid, gone in self._known.items():
             if uid not in known:
                 self.seen_s[gone.workload] = now_s
-                if gone.holder is not None:
-                    gone.holder.until_s = min(gone.holder.until_s, now_s)
+                for holder in gone.holders.values():
+                    holder.until_s = min(holder.until_s, now_s)
         self._known, self.running = known, running
         self._forget(now_s)
 
@@ -155,22 +155,28 @@ class Addresses:
     ) -> _Known:
         workload = workload_of(pod)
         self.names[workload], self.pods[workload] = workload_name(pod), pod
-        holder = None if before is None else before.holder
-        if holder is None and pod.ip and pod.node_name is not None:
+        holders = {} if before is None else dict(before.holders)
+        if pod.ips and pod.node_name is not None:
+            # A board that starts again gives its pods other addresses.
+            for address in holders.keys() - set(pod.ips):
+                holders.pop(address).until_s = now_s
             unix_s = pod.bound_s or pod.started_s
-            if unix_s is not None and offset_s is not None:
+            if before is not None and before.holders:
+                since_s = now_s
+            elif unix_s is not None and offset_s is not None:
                 since_s = min(unix_s - offset_s, now_s)
-            holder = _Holder(Place(workload, pod.node_name), since_s)
-            address = pod.ip
-            with suppress(ValueError):
-                address = str(ip_address(pod.ip))
-            self._holders.setdefault(address, []).append(holder)
-        if holder is not None and pod.finished:
+            place = Place(workload, pod.node_name)
+            for address in pod.ips:
+                if address not in holders:
+                    holders[address] = _Holder(place, since_s)
+                    self._holders.setdefault(address, []).append(holders[address])
+        if pod.finished:
             ended_s = now_s
             if pod.ended_s is not None and offset_s is not None:
                 ended_s = min(pod.ended_s - offset_s, now_s)
-            holder.until_s = min(holder.until_s, ended_s)
-        return _Known(pod, workload, holder)
+            for holder in holders.values():
+                holder.until_s = min(holder.until_s, ended_s)
+        return _Known(pod, workload, holders)
 
     def _forget(self, now_s: float) -> None:
         for address, holders in list(self._holders.items()):
