@@ -17,10 +17,10 @@ from leadline_controller.framework.peers import PeerAt, peers_of
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.terms import (
     Uncertain,
+    Work,
     out_of_memory,
     over_error,
     restarts_ms,
-    slowdown,
 )
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
@@ -115,7 +115,9 @@ class Leadline(Strategy):
         notes: list[Callable[[int], str]] = []
         terms = {
             "start": self._start_ms(view, pod, candidates, demand),
-            "work": self._work_ms(view, pod, candidates, demand, expected, notes),
+            "work": self._work(view, pod, candidates, demand, expected, notes).of(
+                *_busy(view, candidates, _cores(view, candidates))
+            ),
             "memory": _memory_ms(view, candidates, expected),
             "users": _users_ms(view, pod, candidates, demand, bool(peers), notes),
             "peers": _peers_ms(view, pod, candidates, demand, peers),
@@ -169,7 +171,7 @@ class Leadline(Strategy):
         relative = _relative_error(filled)
         return Uncertain(each_ms, each_ms, each_ms * relative)
 
-    def _work_ms(
+    def _work(
         self,
         view: ClusterView,
         pod: Pod,
@@ -177,42 +179,32 @@ class Leadline(Strategy):
         demand: _Demand,
         expected: PodUse,
         notes: list[Callable[[int], str]],
-    ) -> Uncertain:
-        """Of one request, on a board that does other work too."""
-        cores = np.maximum(view.table.allocatable(CPU)[nodes] / 1000, _LEAST_CORES)
+    ) -> Work:
+        """One request's, on a board that does other work too."""
+        cores = _cores(view, nodes)
         limit = pod.limits.get(CPU, 0) / 1000 or np.inf
         request = max(pod.requests.get(CPU, 0) / 1000, _LEAST_CORES)
-        busy, error = _busy(view, nodes, cores)
-        if not pod.annotations.profile_ms and pod.annotations.data_mb is not None:
-            data_mb = pod.annotations.data_mb
-
-            def data_ms(busy: Floats) -> Floats:
-                free = np.minimum(cores * (1.0 - np.clip(busy, 0.0, 1.0)), limit)
-                found: Floats = 1000 * data_mb / (np.maximum(free, request) * self.rate)
-                return found
-
-            return over_error(data_ms, busy, error)
-        # A thread that has its core to itself.
-        alone = Uncertain.exact(np.full(nodes.size, self.work_ms))
-        own = np.full(nodes.size, expected.cpu_cores)
+        alone_ms, error_ms = np.full(nodes.size, self.work_ms), np.zeros(nodes.size)
+        own, replicas = np.full(nodes.size, expected.cpu_cores), np.zeros(nodes.size)
+        data_ms = np.nan
         if pod.annotations.profile_ms:
             filled = profiling_ms(view, pod.annotations.profile_ms, nodes, LIKE_BOARDS)
             notes.append(filled.note)
             alone_ms = filled.values
-            alone = Uncertain(alone_ms, alone_ms, alone_ms * _relative_error(filled))
+            error_ms = alone_ms * _relative_error(filled)
             most = np.minimum(max(limit, _LEAST_CORES), 1.0)
             own = np.minimum(demand.requests_per_s * alone_ms / 1000, most)
-            busy = np.maximum(busy, _replicas(view, pod)[nodes] * own / cores)
+            replicas = _replicas(view, pod)[nodes].astype(np.float64)
+        elif pod.annotations.data_mb is not None:
+            data_ms = 1000 * pod.annotations.data_mb / self.rate
         # The kernel gives each pod its share by what it requests.
-        most_slow = np.maximum(np.minimum(limit, 1.0) / request, 1.0)
+        most_slow = max(min(limit, 1.0) / request, 1.0)
+        stated = (np.full(nodes.size, each) for each in (most_slow, data_ms, limit, request))
+        return Work(cores, alone_ms, error_ms, own, replicas, *stated)
 
-        def work_ms(busy: Floats) -> Floats:
-            factor = np.minimum(slowdown(busy, np.maximum(cores, 1.0)), most_slow)
-            found: Floats = alone.value * factor
-            return found
 
-        found = over_error(work_ms, busy + own / cores, error)
-        return found._replace(deviation=np.hypot(found.deviation, alone.deviation))
+def _cores(view: ClusterView, nodes: Ints) -> Floats:
+    return np.maximum(view.table.allocatable(CPU)[nodes] / 1000, _LEAST_CORES)
 
 
 def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leadline_controller.framework.view import Floats
+from leadline_controller.framework.view import Floats, Ints
 
 # A board is never taken to be busier: beyond it the queue's length says more about the formula than
 # about the board.
@@ -58,6 +58,51 @@ def slowdown(busy: Floats, cores: Floats) -> Floats:
     rho = np.clip(busy, 0.0, MOST_BUSY)
     factor: Floats = 1.0 + rho ** (np.sqrt(2.0 * (cores + 1.0)) - 1.0) / (cores * (1.0 - rho))
     return factor
+
+
+class Work(NamedTuple):
+    """What decides how long one request's work takes on nodes; columns of one shape, or what
+    broadcasts to it."""
+
+    cores: Floats
+    alone_ms: Floats  # of a thread that has its core to itself
+    alone_error_ms: Floats
+    own_cores: Floats  # that the pod keeps busy
+    replicas: Floats  # of its own kind there, each of which keeps as many busy
+    most_slow: Floats  # times as long, as its CPU request allows
+    data_ms: Floats  # of a request's data on one core; NaN for a pod whose work is `alone_ms`
+    limit_cores: Floats
+    request_cores: Floats
+
+    def at(self, *index: Ints) -> "Work":
+        """The entries at an index."""
+        return Work(*(each[index] for each in self))
+
+    def of(self, busy: Floats, error: Floats) -> Uncertain:
+        """The wait if this share of each board's cores is busy without the pod, with its standard
+        deviation; ms."""
+        is_data = ~np.isnan(self.data_ms)
+        if is_data.all():
+            return over_error(self._data_ms, busy, error)
+        others = np.maximum(busy, self.replicas * self.own_cores / self.cores)
+        found = over_error(self._slowed_ms, others + self.own_cores / self.cores, error)
+        found = found._replace(deviation=np.hypot(found.deviation, self.alone_error_ms))
+        if is_data.any():
+            data = over_error(self._data_ms, busy, error)
+            pairs = zip(data, found, strict=True)
+            return Uncertain(*(np.where(is_data, *each) for each in pairs))
+        return found
+
+    def _data_ms(self, busy: Floats) -> Floats:
+        free = np.minimum(self.cores * (1.0 - np.clip(busy, 0.0, 1.0)), self.limit_cores)
+        found: Floats = self.data_ms / np.maximum(free, self.request_cores)
+        return found
+
+    def _slowed_ms(self, busy: Floats) -> Floats:
+        found: Floats = self.alone_ms * np.minimum(
+            slowdown(busy, np.maximum(self.cores, 1.0)), self.most_slow
+        )
+        return found
 
 
 def out_of_memory(used_share: Floats) -> Floats:
