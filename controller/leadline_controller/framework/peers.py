@@ -8,6 +8,7 @@ pods, or one node.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -84,6 +85,52 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     take their places.
     """
     return _found(view, pod)[0]
+
+
+class PeerAmong(NamedTuple):
+    """A peer of a pod of which some pods are not placed yet."""
+
+    name: str  # as in PeerAt
+    mbps: float  # with all its pods, both directions together
+    least_requests_per_s: float
+    most_requests_per_s: float
+    placed: int  # its pods that are on a node
+    members: Bools  # which of the others are it, shape (len(others),)
+
+
+def peers_among(view: ClusterView, pod: Pod, others: Sequence[Pod]) -> Iterator[PeerAmong]:
+    """The peers that the pod declares, or that were counted, of which some of `others` are: pods
+    that come together with it. Those that declare the pod are not its peers here, but it theirs."""
+    counted = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
+    for declared in pod.annotations.peers:
+        place, is_same = _place(view, pod, declared)
+        same = [each for each in counted if is_same(each)]
+        counted = [each for each in counted if not is_same(each)]
+        if (name := named(pod, declared)) is None:
+            continue
+        namespace, own_name = name
+        selectors = view.pod_selectors.named(namespace, own_name)
+        members = np.array(
+            [
+                each.key != pod.key
+                and each.namespace == namespace
+                and any(selects(selector, each.labels) for selector in selectors)
+                for each in others
+            ],
+            dtype=np.bool_,
+        )
+        if members.any():
+            bounds = _bounds(declared, same)
+            yield PeerAmong(declared.name, declared.mbps, *bounds, int(place.sum()), members)
+    for peer in counted:
+        members = np.array(
+            [workload_of(each) == peer.peer and each.key != pod.key for each in others],
+            dtype=np.bool_,
+        )
+        if members.any() and not isinstance(peer.peer, str):
+            placed = int(pods_of(view.assigned_pods, len(view), peer.peer).sum())
+            bounds = peer.least_requests_per_s, peer.most_requests_per_s
+            yield PeerAmong(peer.name, peer.mbps, *bounds, placed, members)
 
 
 def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:

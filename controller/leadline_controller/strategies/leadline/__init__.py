@@ -9,18 +9,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from leadline_controller.framework.assumed_load import Expectations, PodUse
-from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
+from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Running
+from leadline_controller.framework.cycle import Leeway, Scores, best
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.peers import PeerAt, peers_of
-from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
+from leadline_controller.framework.view import METRICS, Bools, ClusterView, Floats, Ints
+from leadline_controller.strategies.leadline.batch_peers import BatchPeers, among_batch
+from leadline_controller.strategies.leadline.planning import search
 from leadline_controller.strategies.leadline.terms import (
+    UNKNOWN_WAIT_ERROR,
+    WAIT_ERROR,
     Uncertain,
     Work,
     out_of_memory,
     over_error,
     restarts_ms,
+)
+from leadline_controller.strategies.leadline.waits import (
+    MAX_MS,
+    Boards,
+    PodColumns,
+    Room,
+    Waits,
 )
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
@@ -47,14 +59,12 @@ _UNKNOWN_RTT_MS = 100.0
 _REQUESTED_SHARE = 0.25
 # The standard deviations of what is not measured: of a load that only requests tell, of a load
 # whose report is a minute old (it grows with the root of the age), of a wait that is measured, and
-# of one that is taken from other boards, the last two as shares.
+# of one that is taken from other boards, the last two as shares (terms.py).
 _LOAD_ERROR, _DRIFT = 0.25, 0.05
-_WAIT_ERROR, _UNKNOWN_WAIT_ERROR = 0.1, 0.5
 # Waits that differ by less are equal: a share of the least one, and ms.
 _EQUAL_SHARE, _EQUAL_MS = 0.01, 0.1
 _LEAST_CORES = 0.001
 TERMS = ("start", "work", "memory", "users", "peers", "risk")
-_MAX_MS = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +78,7 @@ class _Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Leadline(Strategy):
+class Leadline(BatchStrategy):
     """The node on which users and peers wait the least for each request.
 
     wait(n) = start(n)/N + work(n) + memory(n) + users(n) + peers(n) + risk(n), in ms for each
@@ -109,9 +119,9 @@ class Leadline(Strategy):
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The wait on every candidate, ms a request, and its terms."""
-        peers = [each for each in peers_of(view, pod) if not each.is_everywhere]
+        peers = _peers_at(view, pod)
         demand = self._demand(pod, peers)
-        expected = (view.assumed.expected if view.assumed else Expectations()).of(pod)
+        expected = _expectations(view).of(pod)
         notes: list[Callable[[int], str]] = []
         terms = {
             "start": self._start_ms(view, pod, candidates, demand),
@@ -132,7 +142,7 @@ class Leadline(Strategy):
             risk = np.zeros(candidates.size)
         if risk.any():
             parts["risk_ms"] = risk
-        total = np.minimum(values + risk, _MAX_MS)
+        total = np.minimum(values + risk, MAX_MS)
         equal_ms = _EQUAL_MS + _EQUAL_SHARE * float(total.min())
         finalists = best(total, self.better, equal_ms)
 
@@ -143,6 +153,79 @@ class Leadline(Strategy):
 
         leeway = Leeway(max(SCATTER_MS, equal_ms))
         return Scores(candidates, total, finalists, why, parts, leeway)
+
+    def plan(
+        self,
+        view: ClusterView,
+        pending: Sequence[Pod],
+        running: Sequence[Running],  # noqa: ARG002  # none is moved
+        allowed: Allowed,
+    ) -> BatchPlan:
+        """Nodes for all pending pods together: of the plans with the most of them on nodes the one
+        whose requests wait the least in sum, requests a second times the wait of each
+        (planning.py). No running pod is moved: the rescheduler does that."""
+        masks = np.array([allowed(pod) for pod in pending]).reshape(len(pending), len(view))
+        nodes = np.flatnonzero(masks.any(axis=0))
+        if not nodes.size:
+            return BatchPlan()
+        peers = among_batch(view, pending)
+        waits = self._waits_of(view, pending, nodes, masks[:, nodes], peers)
+        found = search(waits)
+        placed = {
+            pod.key: int(nodes[at])
+            for pod, at in zip(pending, found.nodes.tolist(), strict=True)
+            if at >= 0
+        }
+        why = f"as planned for {len(placed)} pods that came together, {found.method}"
+        return BatchPlan(placed, why=dict.fromkeys(placed, why), method=found.method)
+
+    def _waits_of(
+        self,
+        view: ClusterView,
+        pods: Sequence[Pod],
+        nodes: Ints,
+        allowed: Bools,
+        batch: BatchPeers,
+    ) -> Waits:
+        """What the pods wait on these nodes, by the nodes that each may have, shape (m, n)."""
+        cores, size = _cores(view, nodes), _memory_size(view, nodes)
+        busy, used = _busy(view, nodes, cores), _memory_used(view, nodes, size)
+        assumes, expectations = view.assumed is not None, _expectations(view)
+        columns = []
+        for at, pod in enumerate(pods):
+            peers, among = [*_peers_at(view, pod)], batch.of[at]
+            demand = self._demand(pod, [*peers, *among])
+            expected = expectations.of(pod)
+            terms = {
+                "start": self._start_ms(view, pod, nodes, demand),
+                "users": _users_ms(view, pod, nodes, demand, bool(peers or among), []),
+                "peers": _peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
+            }
+            terms.pop(self.without, None)
+            others = Uncertain(
+                np.asarray(sum(each.value for each in terms.values())),
+                np.asarray(sum(each.mean for each in terms.values())),
+                np.sqrt(sum(each.deviation**2 for each in terms.values())),
+            )
+            work = self._work(view, pod, nodes, demand, expected, [])
+            if self.without == "work":
+                work = work.nothing()
+            by_requests = pod.requests.get(CPU, 0) / 1000 / cores
+            adds_busy = _REQUESTED_SHARE * by_requests
+            adds_memory = np.zeros(nodes.size)
+            if assumes:
+                adds_busy += (1 - _REQUESTED_SHARE) * expected.cpu_cores / cores
+                adds_memory += expected.memory_bytes / size
+            own = expected.memory_bytes / size
+            found = demand.requests_per_s, others, work, own, adds_busy, adds_memory
+            columns.append(PodColumns(*found))
+        caution = None if self.without == "risk" else self.caution
+        return Waits.of(
+            *(columns, _same_service(pods), Boards(*busy, *used)),
+            *(_room(view, pods, nodes, allowed), batch.between(view, nodes, caution or 0.0)),
+            caution,
+            memory_counts=self.without != "memory",
+        )
 
     def _demand(self, pod: Pod, peers: Sequence[PeerAt]) -> _Demand:
         data_mb = pod.annotations.data_mb
@@ -167,7 +250,7 @@ class Leadline(Strategy):
         if not known.any():
             return Uncertain.exact(np.zeros(nodes.size))
         time_s = np.where(known, time_s, time_s[known].max())
-        each_ms = np.minimum(1000 * time_s / demand.requests, _MAX_MS)
+        each_ms = np.minimum(1000 * time_s / demand.requests, MAX_MS)
         relative = _relative_error(filled)
         return Uncertain(each_ms, each_ms, each_ms * relative)
 
@@ -217,13 +300,32 @@ def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> tuple[Floats, Floats
 
 def _memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
     """What restarts cost each request where memory runs out. A node of unknown size costs none."""
-    size = view.table.allocatable(MEMORY)[nodes].astype(np.float64)
-    size[size == 0] = np.inf
-    used, error = _measured_share(
-        view, "memory_percent", nodes, view.requested_of(MEMORY)[nodes] / size
-    )
+    size = _memory_size(view, nodes)
+    used, error = _memory_used(view, nodes, size)
     own = expected.memory_bytes / size
     return over_error(lambda share: restarts_ms(out_of_memory(share + own)), used, error)
+
+
+def _memory_size(view: ClusterView, nodes: Ints) -> Floats:
+    """Bytes, inf for an unknown size."""
+    size = view.table.allocatable(MEMORY)[nodes].astype(np.float64)
+    size[size == 0] = np.inf
+    return size
+
+
+def _memory_used(view: ClusterView, nodes: Ints, size: Floats) -> tuple[Floats, Floats]:
+    """The share of each node's memory that is in use, and its standard deviation."""
+    requested = view.requested_of(MEMORY)[nodes] / size
+    return _measured_share(view, "memory_percent", nodes, requested)
+
+
+def _expectations(view: ClusterView) -> Expectations:
+    return view.assumed.expected if view.assumed else Expectations()
+
+
+def _peers_at(view: ClusterView, pod: Pod) -> list[PeerAt]:
+    """Those that play a part in where the pod goes."""
+    return [each for each in peers_of(view, pod) if not each.is_everywhere]
 
 
 def _measured_share(
@@ -290,8 +392,8 @@ def _peers_ms(
     if not peers:
         return Uncertain.exact(np.zeros(nodes.size))
     waits_s, known = filled_waits_s(view, pod, peers, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS)
-    each_ms = np.minimum(1000 * waits_s / demand.requests_per_s, _MAX_MS)
-    error = np.where(known, _WAIT_ERROR, _UNKNOWN_WAIT_ERROR)
+    each_ms = np.minimum(1000 * waits_s / demand.requests_per_s, MAX_MS)
+    error = np.where(known, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
     return Uncertain(each_ms, each_ms, error * each_ms)
 
 
@@ -301,8 +403,8 @@ def _relative_error(filled: Filled) -> Floats:
     if filled.boards is None or filled.error is None:
         return np.zeros(filled.values.shape)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.nan_to_num(filled.error / filled.values, nan=_UNKNOWN_WAIT_ERROR, posinf=0.0)
-    error = np.clip(error, _WAIT_ERROR, _UNKNOWN_WAIT_ERROR)
+        error = np.nan_to_num(filled.error / filled.values, nan=UNKNOWN_WAIT_ERROR, posinf=0.0)
+    error = np.clip(error, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
     found: Floats = np.where(filled.boards >= 0, error, 0.0)
     return found
 
@@ -311,6 +413,33 @@ def _replicas(view: ClusterView, pod: Pod) -> Ints:
     """Of the pod's service on each node, shape (n,)."""
     wanted = service_of(pod)
     return np.zeros(len(view), np.int64) if wanted is None else replicas_per_node(view, wanted)
+
+
+def _same_service(pods: Sequence[Pod]) -> Floats:
+    """1 for two pods of one service, shape (m, m)."""
+    services = [service_of(pod) for pod in pods]
+    same = [[one is not None and one == other for other in services] for one in services]
+    found = np.array(same, dtype=np.float64).reshape(len(pods), len(pods))
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+def _room(view: ClusterView, pods: Sequence[Pod], nodes: Ints, allowed: Bools) -> Room:
+    """What the filters NodeResourcesFit, NodeBandwidthFit and NodePorts count."""
+    names = sorted({name for pod in pods for name, amount in pod.requests.items() if amount})
+    ports = sorted({port for pod in pods for port in pod.host_ports}, key=repr)
+    amounts = [
+        [
+            *(pod.requests.get(name, 0) for name in names),
+            pod.annotations.bandwidth_mbps or 0.0,
+            *(pod.host_ports.count(port) for port in ports),
+        ]
+        for pod in pods
+    ]
+    mbps = view.bandwidth_possible_mbps()[nodes]
+    free = [view.unrequested(name)[nodes].astype(np.float64) for name in names]
+    free += [np.where(np.isnan(mbps), np.inf, mbps), *(np.ones(nodes.size) for _ in ports)]
+    return Room(allowed, np.array(amounts, dtype=np.float64), np.array(free).T)
 
 
 _TERMS: Mapping[str, str] = {

@@ -16,6 +16,9 @@ MOST_BUSY = 0.95
 # the fifth degree.
 _POINTS = (-sqrt(3.0), 0.0, sqrt(3.0))
 _WEIGHTS = (1 / 6, 2 / 3, 1 / 6)
+# The standard deviations of a wait that is measured, and of one that is taken from other boards, as
+# shares of it.
+WAIT_ERROR, UNKNOWN_WAIT_ERROR = 0.1, 0.5
 # The kubelet evicts when 100 MiB are left, which is about this share of a board of 1 GB.
 _EVICTS_AT, _MEMORY_ERROR = 0.92, 0.04
 # A pod that is killed comes back after so long, and is killed again after so long.
@@ -77,6 +80,14 @@ class Work(NamedTuple):
     def at(self, *index: Ints) -> "Work":
         """The entries at an index."""
         return Work(*(each[index] for each in self))
+
+    def nothing(self) -> "Work":
+        """That takes no time."""
+        return self._replace(
+            alone_ms=0.0 * self.alone_ms,
+            alone_error_ms=0.0 * self.alone_error_ms,
+            data_ms=0.0 * self.data_ms,
+        )
 
     def of(self, busy: Floats, error: Floats) -> Uncertain:
         """The wait if this share of each board's cores is busy without the pod, with its standard
