@@ -243,7 +243,7 @@ def _exactly(waits: Waits) -> Ints | None:
     pods, nodes = waits.shape
     sets = (np.arange(2**pods)[:, np.newaxis] >> np.arange(pods) & 1).astype(np.bool_)
     table = waits.together_s(np.repeat(np.arange(nodes), len(sets)), np.tile(sets, (nodes, 1)))
-    table = table.reshape(nodes, -1)
+    table = table.reshape(nodes, len(sets))
     finite = table[np.isfinite(table)]
     # To leave one pod without a node is worse than any wait.
     nowhere = (1.0 + 2.0 * finite.sum(initial=0.0)) * sets.sum(axis=1)
