@@ -102,6 +102,7 @@ class Leadline(BatchStrategy):
     better = "lower"
     paper = "Leadline, docs/leadline-strategy.md"
     needs = ("cpu_percent", "memory_percent", "bandwidth_mbps", "rtt_ms")
+    only_places = True
 
     life_s: float = option(
         3600.0, unit="s", minimum=1.0, maximum=1e9, name="life", help="expected life of a pod"
