@@ -15,10 +15,14 @@ from leadline_controller.framework.batch import (
     decide_as_planned,
     decide_batch,
     in_steps,
+    moves_pods,
 )
 from leadline_controller.framework.cycle import Better, Decision, Rule, Scores
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_controller.strategies.leadline import Leadline
 
 from tests.contracts.clusters import fingerprint
 from tests.controller.builders import GIB, node, pod, view
