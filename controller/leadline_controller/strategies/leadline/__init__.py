@@ -3,7 +3,7 @@
 Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -193,13 +193,23 @@ class Leadline(BatchStrategy):
         busy, used = _busy(view, nodes, cores), _memory_used(view, nodes, size)
         assumes, expectations = view.assumed is not None, _expectations(view)
         columns = []
+        # Pods of a batch are often replicas, or have the same images.
+        starts: dict[Hashable, Uncertain] = {}
+        users: dict[Hashable, Uncertain] = {}
         for at, pod in enumerate(pods):
             peers, among = [*_peers_at(view, pod)], batch.of[at]
             demand = self._demand(pod, [*peers, *among])
             expected = expectations.of(pod)
+            images = pod.images, pod.init_images, demand.requests
+            if images not in starts:
+                starts[images] = self._start_ms(view, pod, nodes, demand)
+            has_peers = bool(peers or among)
+            user = pod.annotations.user_node, demand.megabits, has_peers
+            if user not in users:
+                users[user] = _users_ms(view, pod, nodes, demand, has_peers, [])
             terms = {
-                "start": self._start_ms(view, pod, nodes, demand),
-                "users": _users_ms(view, pod, nodes, demand, bool(peers or among), []),
+                "start": starts[images],
+                "users": users[user],
                 "peers": _peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
             }
             terms.pop(self.without, None)
@@ -403,10 +413,13 @@ def _relative_error(filled: Filled) -> Floats:
     it is the same for all nodes and would only hide the others'."""
     if filled.boards is None or filled.error is None:
         return np.zeros(filled.values.shape)
+    found = np.zeros(filled.values.shape)
+    at = np.flatnonzero(filled.boards >= 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.nan_to_num(filled.error / filled.values, nan=UNKNOWN_WAIT_ERROR, posinf=0.0)
-    error = np.clip(error, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
-    found: Floats = np.where(filled.boards >= 0, error, 0.0)
+        error = filled.error[at] / filled.values[at]
+    error[np.isnan(error)] = UNKNOWN_WAIT_ERROR
+    error[np.isposinf(error)] = 0.0
+    found[at] = np.clip(error, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
     return found
 
 

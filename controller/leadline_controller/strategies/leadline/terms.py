@@ -42,7 +42,7 @@ class Uncertain(NamedTuple):
 def over_error(wait_ms: Callable[[Floats], Floats], value: Floats, error: Floats) -> Uncertain:
     """The wait at a value with a Gaussian error of this standard deviation, in the value's unit,
     NaN or 0 where it has none. An error makes no wait shorter, also where the wait is limited."""
-    spread = np.nan_to_num(error)
+    spread = np.where(np.isnan(error), 0.0, error)  # many times as quick as nan_to_num
     at_value = wait_ms(value)
     if not spread.any():
         return Uncertain.exact(at_value)
