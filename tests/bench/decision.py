@@ -234,6 +234,8 @@ def rows() -> Iterator[tuple[str, list[float]]]:
             one = _decision(strategy, filters)
             yield f"{name} {what}", [milliseconds(one, cluster(n), pods(n)) for n in SIZES]
     strategy = build(STRATEGIES[DEFAULT_STRATEGY], {})
+    for what, filters in (("alone", {}), ("with filters", FILTERS)):
+        yield f"leadline / dacs {what}", [_ratio(n, filters) for n in SIZES]
     for what, prefer in (("without", None), ("with", rule("on"))):
         one = _decision(strategy, FILTERS, prefer)
         for percent in (50.0, 99.0):
@@ -243,6 +245,16 @@ def rows() -> Iterator[tuple[str, list[float]]]:
     one = _decision(strategy, FILTERS, rule("on"))
     times = [milliseconds(one, *talking(cluster(n), n)) for n in SIZES]
     yield f"{DEFAULT_STRATEGY} with 20 peers of each pod", times
+
+
+def _ratio(size: int, filters: Mapping[str, Filter]) -> float:
+    """How many times as long as dacs leadline takes for the same pods, in turns: the aim is 3."""
+    view, wanted = cluster(size), pods(size)[::4]
+    ours, theirs = (
+        _decision(build(STRATEGIES[name], {}), filters) for name in ("leadline", "dacs")
+    )
+    pairs = [(milliseconds(ours, view, [pod]), milliseconds(theirs, view, [pod])) for pod in wanted]
+    return float(np.median([one / other for one, other in pairs]))
 
 
 def assumed_load_us(size: int) -> Iterator[tuple[str, float]]:

@@ -47,6 +47,43 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     return _found(view, pod).somewhere
 
 
+class PeerAmong(NamedTuple):
+    """A peer of a pod of which some pods are not placed yet."""
+
+    name: str  # as in PeerAt
+    mbps: float  # with all its pods, both directions together
+    least_requests_per_s: float
+    most_requests_per_s: float
+    placed: int  # its pods that are on a node
+    members: Bools  # which of the others are it, shape (len(others),)
+
+
+def peers_among(view: ClusterView, pod: Pod, others: Sequence[Pod]) -> Iterator[PeerAmong]:
+    """The peers that the pod declares, or that were counted, of which some of `others` are: pods
+    that come together with it. Those that declare the pod are not its peers here, but it theirs."""
+    counted = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
+    for declared in pod.annotations.peers:
+        place, is_same = _place(view, pod, declared)
+        same = [each for each in counted if is_same(each)]
+        counted = [each for each in counted if not is_same(each)]
+        if named(pod, declared) is None:
+            continue
+        end = declared_end(view, pod, declared)
+        members = np.array([_is_end(each, end, pod) for each in others], dtype=np.bool_)
+        if members.any():
+            bounds = _bounds(declared, same)
+            yield PeerAmong(declared.name, declared.mbps, *bounds, int(place.sum()), members)
+    for peer in counted:
+        members = np.array(
+            [workload_of(each) == peer.peer and each.key != pod.key for each in others],
+            dtype=np.bool_,
+        )
+        if members.any() and not isinstance(peer.peer, str):
+            placed = int(pods_of(view.assigned_pods, len(view), peer.peer).sum())
+            bounds = peer.least_requests_per_s, peer.most_requests_per_s
+            yield PeerAmong(peer.name, peer.mbps, *bounds, placed, members)
+
+
 def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
     """The declared peers that are nowhere: they have no pods, or their node or address is not
     known."""
@@ -270,6 +307,15 @@ def declared_end(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> Declare
             return DeclaredEnd(name, view.traffic.entries.get(name, ""))
         name = NODE_PEER + own
     return DeclaredEnd(name, name.removeprefix(NODE_PEER))
+
+
+def _is_end(each: Pod, end: DeclaredEnd, of: Pod) -> bool:
+    """Whether a pod is one of this Service or workload, and not `of` itself."""
+    if each.key == of.key or end.name.partition("/")[0] != each.namespace:
+        return False
+    if end.selector is None:
+        return workload_name(each) == end.name
+    return selects(end.selector, each.labels)
 
 
 IsSame = Callable[[PeerTraffic], bool]
