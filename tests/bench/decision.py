@@ -214,8 +214,8 @@ def rows() -> Iterator[tuple[str, list[float]]]:
 
 
 def _ratio(size: int, filters: Mapping[str, Filter]) -> float:
-    """How many times as much CPU time leadline takes as dacs for the same pods, one after the other:
-    the aim is 3."""
+    """How many times as much CPU time leadline takes as dacs for the same pods, in turns: the aim
+    is 3."""
     view, rounds = cluster(size), 3 if size > 1000 else 8
     decisions = [_decision(build(STRATEGIES[name], {}), filters) for name in ("leadline", "dacs")]
     times: list[list[float]] = [[], []]
