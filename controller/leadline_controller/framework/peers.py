@@ -16,15 +16,14 @@ from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.callers import named
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
-from leadline_controller.framework.selectors import Requirement, Selector, selects
+from leadline_controller.framework.selectors import Selector, selects
 from leadline_controller.framework.services import (
     PER_REPLICA_LABELS,
     Service,
-    service,
     workload_name,
 )
 from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic, PodPeers, Traffic
-from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
+from leadline_controller.framework.view import ClusterView, Floats, Ints, NodeTable
 
 _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
 # Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
@@ -121,7 +120,7 @@ def _find(view: ClusterView, pod: Pod) -> PodPeers:
         if isinstance(each.peer, str):
             place = _at(view, each.peer)
         else:
-            place = pods_of(view.assigned_pods, len(view), each.peer)
+            place = view.assigned_pods.replicas(each.peer, len(view))
         if place.any():
             bounds = each.least_requests_per_s, each.most_requests_per_s
             rates = each.mbps, *bounds, None
@@ -153,7 +152,7 @@ def _callers(view: ClusterView, pod: Pod) -> Iterator[PeerTraffic]:
                 least_requests_per_s=before.least_requests_per_s + count * least,
                 most_requests_per_s=before.most_requests_per_s + count * most,
             )
-    replicas = 1 + int(pods_of(view.assigned_pods, len(view), own).sum()) if found else 1
+    replicas = 1 + int(view.assigned_pods.replicas(own, len(view)).sum()) if found else 1
     for each in found.values():
         yield replace(
             each,
@@ -269,22 +268,10 @@ def busiest_nodes(
         if isinstance(peer, str):
             found |= {peer: None} if peer in table.index else {}
             continue
-        counts = pods_of(assigned, len(table), peer)
+        counts = assigned.replicas(peer, len(table))
         order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         found |= dict.fromkeys(table.names[at] for at in order[:most])
     return list(found)[:most]
-
-
-def pods_of(assigned: AssignedPods, count: int, workload: Service) -> Ints:
-    """How many pods of a workload each of `count` nodes has, shape (count,), without those that are
-    being deleted. Pods without labels cannot be told apart, and are none."""
-    namespace, labels = workload
-    selector = tuple(Requirement(key, "In", (value,)) for key, value in labels)
-    chosen = _selected(assigned, namespace, selector)
-    kinds = assigned.kinds.values
-    for number in np.flatnonzero(chosen).tolist():  # they may have more labels
-        chosen[number] = service(namespace, kinds[number].pairs) == workload
-    return assigned.per_node(chosen[assigned.kind], count)
 
 
 class DeclaredEnd(NamedTuple):
@@ -341,7 +328,7 @@ def _place(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> tuple[Ints, I
     if selector is None:
         chosen = assigned.kinds.of_owner(*key) & ~assigned.kinds.terminating()
     else:
-        chosen = _selected(assigned, namespace, selector)
+        chosen = assigned.kinds.living(namespace, selector)
     return assigned.per_node(chosen[assigned.kind], len(view)), is_same
 
 
@@ -350,15 +337,6 @@ def _at(view: ClusterView, node: str) -> Ints:
     if (at := view.table.index.get(node)) is not None:
         place[at] = 1
     return place
-
-
-def _selected(assigned: AssignedPods, namespace: str, selector: Selector) -> Bools:
-    """The kinds of pods of a namespace that a selector matches, without those that are being
-    deleted, by number."""
-    kinds = assigned.kinds
-    chosen = kinds.by_label.selected(selector)
-    chosen &= kinds.in_namespaces([namespace]) & ~kinds.terminating()
-    return chosen
 
 
 def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float, float]:
