@@ -23,7 +23,7 @@ from leadline_controller.framework.services import (
     workload_name,
 )
 from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic, PodPeers, Traffic
-from leadline_controller.framework.view import ClusterView, Floats, Ints, NodeTable
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 
 _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
 # Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
@@ -78,7 +78,7 @@ def peers_among(view: ClusterView, pod: Pod, others: Sequence[Pod]) -> Iterator[
             dtype=np.bool_,
         )
         if members.any() and not isinstance(peer.peer, str):
-            placed = int(pods_of(view.assigned_pods, len(view), peer.peer).sum())
+            placed = int(view.assigned_pods.replicas(peer.peer, len(view)).sum())
             bounds = peer.least_requests_per_s, peer.most_requests_per_s
             yield PeerAmong(peer.name, peer.mbps, *bounds, placed, members)
 

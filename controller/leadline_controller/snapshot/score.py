@@ -13,7 +13,7 @@ import numpy as np
 
 from leadline_controller.cluster.reservations import Reservations
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.batch import BatchStrategy, plan_batch
+from leadline_controller.framework.batch import moves_pods, plan_batch
 from leadline_controller.framework.cycle import Decision, Rule, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
@@ -58,8 +58,9 @@ def start_scoring(
     assumes_load: bool = True,
 ) -> Scoring:
     """Decide on the snapshot's pods one after the other, or plan all of them at once with a batch
-    strategy. pods: the same pods, if the caller wants to count them on the way. assumes_load:
-    whether a pod that is placed adds what it is expected to use to what was measured."""
+    strategy that also moves pods. pods: the same pods, if the caller wants to count them on the
+    way. assumes_load: whether a pod that is placed adds what it is expected to use to what was
+    measured."""
     strategy = rule.strategy
     view = snapshot.view
     if not assumes_load:
@@ -75,7 +76,7 @@ def start_scoring(
     kept = Reservations()
     for each in snapshot.reservations:
         kept.put(each)
-    if not isinstance(strategy, BatchStrategy):
+    if not moves_pods(strategy):  # a controller decides on single pods, if not told otherwise
         return Scoring(head, _in_turn(view, wanted, rule, kept), {})
     crowded = kept.apply(view, None)
     staying = [(pod, at) for pod, at in snapshot.running if not pod.terminating]

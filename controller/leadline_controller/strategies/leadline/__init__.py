@@ -16,6 +16,7 @@ from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.peers import peers_of
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import METRICS, Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.batch_peers import BatchPeers, among_batch
@@ -45,7 +46,6 @@ from leadline_controller.strategies.shared.delays import (
     round_trips_ms,
 )
 from leadline_controller.strategies.shared.peers import filled_waits_s
-from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 from leadline_controller.strategies.shared.unknowns import (
     LIKE_BOARDS,
     Filled,
@@ -365,9 +365,10 @@ def _measured_share(
     error = np.where(filled.is_known, own_error, _LOAD_ERROR)
     if view.metrics.measured_at_s.size:
         at_s = view.metrics.measured_at_s[:, at]
-        if not np.isnan(at_s).all():
-            age_s = np.nan_to_num(np.nanmax(at_s) - at_s[nodes])
-            drift = _DRIFT * np.sqrt(np.maximum(age_s, 0.0) / 60)
+        dated = np.isfinite(at_s)
+        if dated.any():
+            age_s = np.where(dated, at_s[dated].max() - at_s, 0.0)[nodes]
+            drift = _DRIFT * np.sqrt(age_s / 60)
             error = np.minimum(np.hypot(error, drift), _LOAD_ERROR)
     share = filled.values / 100
     return np.where(np.isnan(share), requested, share), error
@@ -453,8 +454,9 @@ def _is_known(view: ClusterView, pod: Pod) -> bool:
 
 def _replicas(view: ClusterView, pod: Pod) -> Ints:
     """Of the pod's service on each node, shape (n,)."""
-    wanted = service_of(pod)
-    return np.zeros(len(view), np.int64) if wanted is None else replicas_per_node(view, wanted)
+    if (wanted := service_of(pod)) is None:
+        return np.zeros(len(view), np.int64)
+    return view.assigned_pods.replicas(wanted, len(view))
 
 
 def _same_service(pods: Sequence[Pod]) -> Floats:
