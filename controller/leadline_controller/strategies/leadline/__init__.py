@@ -5,7 +5,7 @@ Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,9 @@ _REQUESTED_SHARE = 0.25
 # of one that is taken from other boards, the last two as shares.
 _LOAD_ERROR, _DRIFT = 0.25, 0.05
 _WAIT_ERROR, _UNKNOWN_WAIT_ERROR = 0.1, 0.5
+# A board whose report is wrong is taken to have more memory in use than so many of the others:
+# waits are long where it is short, and else do not depend on it.
+_FULLER = 0.75
 # Waits that differ by less are equal: a share of the least one, and ms.
 _EQUAL_SHARE, _EQUAL_MS = 0.01, 0.1
 _LEAST_CORES = 0.001
@@ -71,6 +74,14 @@ class _Demand:
     megabits: float  # that one request exchanges with its user
     is_counted: bool  # whether the requests are, and not assumed
     assumed: str  # what of it is assumed, a part of a sentence, "" for nothing
+
+
+class _Share(NamedTuple):
+    """A share of a board that is in use, columns of shape (m,)."""
+
+    value: Floats
+    error: Floats  # its standard deviation
+    if_wrong: Floats  # what it is if the report is wrong, NaN where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +203,7 @@ class Leadline(Strategy):
         cores = np.maximum(view.table.allocatable(CPU)[nodes] / 1000, _LEAST_CORES)
         limit = pod.limits.get(CPU, 0) / 1000 or np.inf
         request = max(pod.requests.get(CPU, 0) / 1000, _LEAST_CORES)
-        busy, error = _busy(view, nodes, cores)
+        busy = _busy(view, nodes, cores)
         replicas = _replicas(view, pod)[nodes]
         if not pod.annotations.profile_ms and pod.annotations.data_mb is not None:
             data_mb = pod.annotations.data_mb
@@ -204,7 +215,7 @@ class Leadline(Strategy):
                 found: Floats = 1000 * data_mb / (np.maximum(free, request) * self.rate)
                 return found
 
-            return over_error(data_ms, busy, error)
+            return over_error(data_ms, *busy)
         # A thread that has its core to itself.
         alone = Uncertain.exact(np.full(nodes.size, self.work_ms))
         own, crowd = np.full(nodes.size, expected.cpu_cores), np.zeros(nodes.size)
@@ -229,16 +240,22 @@ class Leadline(Strategy):
             found: Floats = alone.value * np.maximum(among_others, among_replicas)
             return found
 
-        found = over_error(work_ms, busy + own / cores, error)
+        own = own / cores
+        found = over_error(work_ms, busy.value + own, busy.error, busy.if_wrong + own)
         return found._replace(deviation=np.hypot(found.deviation, alone.deviation))
 
 
-def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> tuple[Floats, Floats]:
-    """The share of each node's cores that is in use, 0 to 1, and its standard deviation: what is
-    measured and assumed, and partly what pods request."""
+def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> _Share:
+    """The share of each node's cores that is in use, 0 to 1: what is measured and assumed, and
+    partly what pods request."""
     requested = np.clip(view.requested_of(CPU)[nodes] / 1000 / cores, 0.0, 1.0)
-    measured, error = _measured_share(view, "cpu_percent", nodes, requested)
-    return (1 - _REQUESTED_SHARE) * measured + _REQUESTED_SHARE * requested, error
+    found = _measured_share(view, "cpu_percent", nodes, requested, requested, 0.5)
+    partly = _REQUESTED_SHARE * requested
+    return _Share(
+        (1 - _REQUESTED_SHARE) * found.value + partly,
+        found.error,
+        (1 - _REQUESTED_SHARE) * found.if_wrong + partly,
+    )
 
 
 def _memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
@@ -246,20 +263,27 @@ def _memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
     in use, as pods whose requests fit lack none by their own word, or how much there is."""
     size = view.table.allocatable(MEMORY)[nodes].astype(np.float64)
     size[size == 0] = np.inf
-    used, error = _measured_share(view, "memory_percent", nodes, np.full(nodes.size, np.inf))
-    own, known = expected.memory_bytes / size, np.isfinite(used)
+    requested = view.requested_of(MEMORY)[nodes] / size
+    used = _measured_share(view, "memory_percent", nodes, requested, np.inf, _FULLER)
+    own, known = expected.memory_bytes / size, np.isfinite(used.value)
 
     def memory_ms(share: Floats) -> Floats:
-        return np.where(known, restarts_ms(out_of_memory(share + own)), 0.0)
+        return np.where(known, restarts_ms(out_of_memory(share)), 0.0)
 
-    return over_error(memory_ms, used, error)
+    return over_error(memory_ms, used.value + own, used.error, used.if_wrong + own)
 
 
 def _measured_share(
-    view: ClusterView, metric: str, nodes: Ints, requested: Floats
-) -> tuple[Floats, Floats]:
-    """A percentage as a share, and its standard deviation: as measured, else as boards like it have
-    it, else as pods request."""
+    view: ClusterView,
+    metric: str,
+    nodes: Ints,
+    requested: Floats,
+    unknown: Floats | float,
+    others: float,
+) -> _Share:
+    """A percentage as a share: as measured, else as boards like it have it, else `unknown`.
+    requested: what pods request, as a share. A report that is wrong stands for what the board's
+    pods request, and what this share of the boards does not exceed beside that."""
     column, at = getattr(view.metrics, metric), METRICS.index(metric)
     filled = fill(view, column, nodes, LIKE_BOARDS, left_unknown, metric, "%")
     own_error = view.metrics.errors[nodes, at] / 100 if view.metrics.errors.size else 0.0
@@ -271,7 +295,12 @@ def _measured_share(
             drift = _DRIFT * np.sqrt(np.maximum(age_s, 0.0) / 60)
             error = np.minimum(np.hypot(error, drift), _LOAD_ERROR)
     share = filled.values / 100
-    return np.where(np.isnan(share), requested, share), error
+    measured = filled.is_known & ~np.isnan(share)
+    if_wrong = np.full(nodes.size, np.nan)
+    if measured.any():
+        beside = float(np.quantile((share - requested)[measured], others))
+        if_wrong[measured] = np.maximum(requested + beside, 0.0)[measured]
+    return _Share(np.where(np.isnan(share), unknown, share), error, if_wrong)
 
 
 def _users_ms(

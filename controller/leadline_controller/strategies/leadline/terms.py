@@ -16,6 +16,8 @@ MOST_BUSY = 0.95
 # the fifth degree.
 _POINTS = (-sqrt(3.0), 0.0, sqrt(3.0))
 _WEIGHTS = (1 / 6, 2 / 3, 1 / 6)
+# The chance that a report has nothing to do with the board.
+WRONG = 0.1
 # The kubelet evicts when 100 MiB are left, which is about this share of a board of 1 GB.
 _EVICTS_AT, _MEMORY_ERROR = 0.92, 0.04
 # A pod that is killed comes back after so long, and is killed again after so long.
@@ -36,15 +38,27 @@ class Uncertain(NamedTuple):
         return cls(value, value, np.zeros(value.shape))
 
 
-def over_error(wait_ms: Callable[[Floats], Floats], value: Floats, error: Floats) -> Uncertain:
+def over_error(
+    wait_ms: Callable[[Floats], Floats],
+    value: Floats,
+    error: Floats,
+    if_wrong: Floats | None = None,
+) -> Uncertain:
     """The wait at a value with a Gaussian error of this standard deviation, in the value's unit,
-    NaN or 0 where it has none. An error makes no wait shorter, also where the wait is limited."""
+    NaN or 0 where it has none. An error makes no wait shorter, also where the wait is limited.
+    if_wrong: what it may be with the chance of WRONG, where it is more; NaN where nothing tells."""
     spread = np.nan_to_num(error)
     at_value = wait_ms(value)
-    if not spread.any():
+    points, weights = list[Floats](), np.array(_WEIGHTS)
+    if spread.any():
+        points = [wait_ms(value + at * spread) if at else at_value for at in _POINTS]
+    if if_wrong is not None and (if_wrong > value).any():
+        points = points or [at_value] * len(_WEIGHTS)
+        points.append(wait_ms(np.fmax(value, if_wrong)))
+        weights = np.append((1 - WRONG) * weights, WRONG)
+    if not points:
         return Uncertain.exact(at_value)
-    found = np.array([wait_ms(value + point * spread) if point else at_value for point in _POINTS])
-    weights = np.array(_WEIGHTS)[:, np.newaxis]
+    found, weights = np.array(points), weights[:, np.newaxis]
     mean = np.maximum((weights * found).sum(axis=0), at_value)
     deviation = np.sqrt((weights * (found - mean) ** 2).sum(axis=0))
     return Uncertain(at_value, mean, deviation)
