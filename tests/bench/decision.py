@@ -14,6 +14,7 @@ import numpy as np
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.assigned_pods import AssignedPods
+from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.cluster_objects import PodSelector, PodSelectors
 from leadline_controller.framework.cycle import Filter, Prefer, Rule, Strategy, decide
 from leadline_controller.framework.image_layers import ImageTable
@@ -21,17 +22,20 @@ from leadline_controller.framework.model import (
     CPU,
     MEMORY,
     PODS,
+    DeclaredPeer,
     Image,
     Layer,
     Link,
     Node,
     Owner,
     Pod,
+    PodAnnotations,
     Taint,
 )
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.framework.selectors import Requirement
+from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -177,6 +181,33 @@ def preferring(size: int) -> list[Pod]:
     return found
 
 
+def talking(view: ClusterView, size: int) -> tuple[ClusterView, list[Pod]]:
+    """The view with 40 services of five pods, and pods that declare eight of them as peers and
+    were counted to talk to sixteen."""
+    names = [f"peer-{number}" for number in range(40)]
+    there = [
+        (Pod("default", f"{name}-{i}", labels={"app": name}), (7 * i + number) % size)
+        for number, name in enumerate(names)
+        for i in range(5)
+    ]
+    annotations = PodAnnotations(peers=tuple(DeclaredPeer(name, 2.0, 5.0) for name in names[:8]))
+    wanted = [replace(each, annotations=annotations) for each in preferring(size)]
+    counted = tuple(
+        PeerTraffic(workload_of(pod), f"default/{name}", 2.0, 1.0, 9.0)
+        for (pod, _), name in zip(there[20::5], names[4:20], strict=False)
+    )
+    selectors = (
+        PodSelector("Service", "default", name, (Requirement("app", "In", (name,)),))
+        for name in names
+    )
+    return replace(
+        view,
+        assigned_pods=AssignedPods().with_pods(there),
+        pod_selectors=PodSelectors(selectors),
+        traffic=Traffic({workload_of(each): counted for each in wanted}),
+    ), wanted
+
+
 def milliseconds(
     decision: Callable[[ClusterView, Pod], object],
     view: ClusterView,
@@ -209,6 +240,9 @@ def rows() -> Iterator[tuple[str, list[float]]]:
             name = f"{DEFAULT_STRATEGY} {what} preferences, p{percent:.0f}"
             times = [milliseconds(one, crowded(cluster(n)), preferring(n), percent) for n in SIZES]
             yield name, times
+    one = _decision(strategy, FILTERS, rule("on"))
+    times = [milliseconds(one, *talking(cluster(n), n)) for n in SIZES]
+    yield f"{DEFAULT_STRATEGY} with 20 peers of each pod", times
 
 
 def assumed_load_us(size: int) -> Iterator[tuple[str, float]]:

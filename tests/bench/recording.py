@@ -152,7 +152,7 @@ def _pods(names: list[str], count: int, random: Random) -> Iterator[Entry]:
         taken = replace(bound, started_s=pod.created_s)
         digest = f"{image}@sha256:{at % 30:064x}"
         started = replace(taken, awaited_images=(), started_images=((image, digest),))
-        running = replace(started, ip=f"10.42.{at % 20}.{at % 250}", runs_s=created_s + 5)
+        running = replace(started, ips=(f"10.42.{at % 20}.{at % 250}",), runs_s=created_s + 5)
         ready = replace(running, ready=True)
         ending = replace(ready, terminating=True)
         ended = replace(ending, ready=False, finished=True, ended_s=created_s + 600)

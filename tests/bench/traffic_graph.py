@@ -63,7 +63,7 @@ def _cluster(
                 f"{app}-{at}",
                 uid=str(at),
                 node_name=names[at // PODS],
-                ip=f"10.{at // 62500}.{at // 250 % 250}.{at % 250 + 1}",
+                ips=(f"10.{at // 62500}.{at // 250 % 250}.{at % 250 + 1}",),
                 labels={"app": app},
                 owner=Owner("ReplicaSet", app, app),
             )

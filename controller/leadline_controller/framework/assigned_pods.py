@@ -1,8 +1,8 @@
 """The pods that are assigned to nodes, as columns, so that a count of matching pods per domain
 takes a few array operations.
 
-Pods with the same namespace and labels are one kind. The kinds are indexed by label, so that the
-cost of a selector does not grow with the kinds that do not match.
+Pods with the same namespace, labels and owner are one kind. The kinds are indexed by label, so that
+the cost of a selector does not grow with the kinds that do not match.
 """
 
 from array import array
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from leadline_controller.framework.model import AffinityTerm, Pod, WeightedTerm
 from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.selectors import Requirement, Selector
+from leadline_controller.framework.services import owner_name
 
 Value = TypeVar("Value", bound=Hashable)
 R = TypeVar("R")
@@ -153,33 +154,42 @@ class Namespaces:
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """The properties of a pod that selectors can see. `pairs` and `labels` are the same labels,
-    to compare and to look up."""
+    """The properties of a pod that selectors can see, and its owner. `pairs` and `labels` are the
+    same labels, to compare and to look up."""
 
     namespace: str
     pairs: frozenset[tuple[str, str]]
+    owner: str  # see `owner_name`
     terminating: bool
     labels: Mapping[str, str] = field(compare=False)
 
 
 class Kinds(Interner[PodKind]):
-    """The kinds of pods, by number. by_label, by_namespace: their indexes."""
+    """The kinds of pods, by number. by_label, by_namespace, by_owner: their indexes, the last one
+    by namespace and name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.by_label = LabelIndex()
         self.by_namespace: dict[str, array[int]] = {}
+        self.by_owner: dict[tuple[str, str], array[int]] = {}
         self._terminating = array("q")
 
     def _added(self, value: PodKind, number: int) -> None:
         self.by_label.add(value.labels)
         self.by_namespace.setdefault(value.namespace, array("q")).append(number)
+        if value.owner:
+            self.by_owner.setdefault((value.namespace, value.owner), array("q")).append(number)
         if value.terminating:
             self._terminating.append(number)
 
     def in_namespaces(self, namespaces: Iterable[str]) -> Bools:
         """The kinds in these namespaces, by number."""
         return mask_of(len(self), map(self.by_namespace.get, namespaces))
+
+    def of_owner(self, namespace: str, name: str) -> Bools:
+        """The kinds of the pods of a workload, by number."""
+        return mask_of(len(self), [self.by_owner.get((namespace, name))])
 
     def terminating(self) -> Bools:
         """The kinds whose pods are being deleted, by number."""
@@ -213,7 +223,8 @@ class ExistingTerms(Interner[tuple[T, ...]]):
 
 def kind_of(pod: Pod) -> PodKind:
     """The kind of a pod."""
-    return PodKind(pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.labels)
+    pairs = frozenset(pod.labels.items())
+    return PodKind(pod.namespace, pairs, owner_name(pod), pod.terminating, pod.labels)
 
 
 def attractions_of(pod: Pod) -> tuple[WeightedTerm, ...]:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.selectors import Selector, Terms, selects
-from leadline_controller.framework.services import TEMPLATE_HASH
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -207,15 +206,6 @@ _OWNERS = {
 }
 
 
-def _deployment(replica_set: str, selector: Selector) -> str | None:
-    """The name of the Deployment of a ReplicaSet, which ends with the hash of its template."""
-    for each in selector:
-        if each.key == TEMPLATE_HASH and len(each.values) == 1:
-            name = replica_set.removesuffix(f"-{each.values[0]}")
-            return name if name != replica_set else None
-    return None
-
-
 class PodSelectors:
     """The selectors of Services and of the controllers that own pods. Views share it, also those
     with which other threads plan, because a copy for each change would cost more than a decision.
@@ -228,8 +218,6 @@ class PodSelectors:
         self._services: dict[tuple[str, str, str], dict[str, Selector]] = {}
         self._filed: dict[tuple[str, str], tuple[str, str, str]] = {}
         self._owners: dict[tuple[str, str, str], Selector] = {}
-        # Namespace and name of a Deployment -> the selectors of its ReplicaSets by their names.
-        self._deployments: dict[tuple[str, str], dict[str, Selector]] = {}
         for each in selectors:
             self.put(each)
 
@@ -248,11 +236,6 @@ class PodSelectors:
         if made.kind != "Service":
             key = made.kind, made.namespace, made.name
             before, self._owners[key] = self._owners.get(key), made.selector
-            if before != made.selector and made.kind == "ReplicaSet":
-                self._leave_deployment(made.namespace, made.name, before)
-                if (deployment := _deployment(made.name, made.selector)) is not None:
-                    sets = self._deployments.setdefault((made.namespace, deployment), {})
-                    sets[made.name] = made.selector
             return before != made.selector
         name = made.namespace, made.name
         labels = [(made.namespace, each.key, each.values[0]) for each in made.selector]
@@ -271,8 +254,6 @@ class PodSelectors:
         """Forget a selector. Whether it was known."""
         if gone.kind != "Service":
             before = self._owners.pop((gone.kind, gone.namespace, gone.name), None)
-            if gone.kind == "ReplicaSet":
-                self._leave_deployment(gone.namespace, gone.name, before)
             return before is not None
         place = self._filed.pop((gone.namespace, gone.name), None)
         if place is not None:
@@ -285,25 +266,10 @@ class PodSelectors:
         if not services:
             del self._services[place]
 
-    def _leave_deployment(self, namespace: str, name: str, selector: Selector | None) -> None:
-        deployment = None if selector is None else _deployment(name, selector)
-        if deployment is None:
-            return
-        sets = self._deployments[namespace, deployment]
-        del sets[name]
-        if not sets:
-            del self._deployments[namespace, deployment]
-
-    def named(self, namespace: str, name: str) -> tuple[Selector, ...]:
-        """The selector of the Service of this name; without one, those of the workloads of this
-        name, for a Deployment of all its ReplicaSets."""
+    def service(self, namespace: str, name: str) -> Selector | None:
+        """The selector of the Service of this name; None without one."""
         place = self._filed.get((namespace, name))
-        service = None if place is None else self._services.get(place, {}).get(name)
-        if service is not None:
-            return (service,)
-        owners = (self._owners.get((kind, namespace, name)) for _, kind in sorted(_OWNERS))
-        sets = self._deployments.get((namespace, name), {})
-        return (*(each for each in owners if each), *list(sets.values()))
+        return None if place is None else self._services.get(place, {}).get(name)
 
     def services_of(self, pod: Pod) -> Iterator[tuple[str, Selector]]:
         """The Services that select the pod, each with its name and selector."""

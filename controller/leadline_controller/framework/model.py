@@ -202,7 +202,7 @@ class Disk:
         return not (shareable and self.read_only and other.read_only)
 
 
-NODE_PEER = "node/"  # before the name of a node that is a peer
+NODE_PEER = "node/"  # before the name of a node that is a peer, or an end of traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,13 +324,20 @@ class Pod:
     stays: str = ""  # why it must never be moved, as its own manifest says; empty for nothing
     # Of the annotation controller.kubernetes.io/pod-deletion-cost, None if absent.
     deletion_cost: int | None = None
-    ip: str = ""  # its address, "" if it has none yet
+    # Its addresses in canonical form, the main one first: two where the cluster has IPv4 and IPv6,
+    # none before it starts.
+    ips: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # what its manifest says to Leadline in vain
 
     @property
     def key(self) -> str:
         """namespace/name."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def ip(self) -> str:
+        """Its main address, "" if it has none yet."""
+        return self.ips[0] if self.ips else ""
 
     @property
     def is_pending(self) -> bool:

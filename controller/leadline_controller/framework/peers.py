@@ -6,9 +6,8 @@ pods, or one node.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import sqrt
-from weakref import WeakKeyDictionary
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,50 +23,12 @@ from leadline_controller.framework.services import (
     service,
     workload_name,
 )
-from leadline_controller.framework.traffic import PeerTraffic, Traffic
+from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic, PodPeers, Traffic
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
-from leadline_controller.parsing.addresses import read_unicast
 
-# A peer on more nodes is everywhere, and no node is nearer to it than others.
-_EVERYWHERE = 32
 _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
-# With a connection that stays open no new ones are counted, and requests are far fewer than
-# packets: at most so many packets of the rarer direction are taken to be one.
-_PACKETS_OF_A_REQUEST = 36.0
 # Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
 _FEWEST_PER_MBPS, _MOST_PER_MBPS = 1.0, 16.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PeerAt:
-    """A peer, and where it is."""
-
-    name: str  # as declared; of an observed one "namespace/name", "node/name" or an address
-    share: Floats  # of its pods on each node, shape (n,), 1 in sum
-    mbps: float  # both directions together
-    # Bounds; the same if the pod declares them.
-    least_requests_per_s: float
-    most_requests_per_s: float
-    most_rtt_ms: float | None  # the round trip that the pod needs
-    declared: bool
-
-    @property
-    def requests_per_s(self) -> float:
-        """How many are expected: the geometric mean of the bounds."""
-        most = self.most_requests_per_s
-        return sqrt(max(self.least_requests_per_s, most / _PACKETS_OF_A_REQUEST) * most)
-
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether it is on so many nodes that it plays no part in where the pod goes."""
-        return int(np.count_nonzero(self.share)) > _EVERYWHERE
-
-    @property
-    def nodes(self) -> Ints:
-        """The indexes of the nodes where it is, those with the largest share first."""
-        here = np.flatnonzero(self.share)
-        found: Ints = here[np.argsort(-self.share[here], kind="stable")]
-        return found
 
 
 def reads_main_peer(strategy: object) -> bool:
@@ -83,30 +44,27 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     observed if none are declared. Pods that are being deleted are nowhere: their successors are to
     take their places.
     """
-    return _found(view, pod)[0]
+    return _found(view, pod).somewhere
 
 
 def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
     """The declared peers that are nowhere: they have no pods, or their node or address is not
     known."""
-    return _found(view, pod)[1]
+    return _found(view, pod).nowhere
 
 
-Found = tuple[tuple[PeerAt, ...], tuple[DeclaredPeer, ...]]
-# Filters, strategy and preferences ask about the same pod in turn.
-_LAST_FOUND: WeakKeyDictionary[ClusterView, tuple[Pod, Found]] = WeakKeyDictionary()
-
-
-def _found(view: ClusterView, pod: Pod) -> Found:
+def _found(view: ClusterView, pod: Pod) -> PodPeers:
     if not (pod.annotations.peers or view.traffic.peers or view.callers):
-        return (), ()
-    last = _LAST_FOUND.get(view)
-    if last is None or last[0] is not pod:
-        last = _LAST_FOUND[view] = pod, _find(view, pod)
-    return last[1]
+        return NO_PEERS
+    for asked, found in view.last_peers:
+        if asked is pod:
+            return found
+    found = _find(view, pod)
+    view.last_peers[:] = [(pod, found)]
+    return found
 
 
-def _find(view: ClusterView, pod: Pod) -> Found:
+def _find(view: ClusterView, pod: Pod) -> PodPeers:
     observed = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
     callers = list(_callers(view, pod))
     found, absent = [], []
@@ -132,7 +90,7 @@ def _find(view: ClusterView, pod: Pod) -> Found:
             rates = each.mbps, *bounds, None
             share = place / place.sum()
             found.append(PeerAt(each.name, share, *rates, declared=each.peer in calls))
-    return tuple(found), tuple(absent)
+    return PodPeers(tuple(found), tuple(absent))
 
 
 def _callers(view: ClusterView, pod: Pod) -> Iterator[PeerTraffic]:
@@ -285,11 +243,33 @@ def pods_of(assigned: AssignedPods, count: int, workload: Service) -> Ints:
     being deleted. Pods without labels cannot be told apart, and are none."""
     namespace, labels = workload
     selector = tuple(Requirement(key, "In", (value,)) for key, value in labels)
-    chosen = _kinds(assigned, namespace, [selector])
+    chosen = _selected(assigned, namespace, selector)
     kinds = assigned.kinds.values
     for number in np.flatnonzero(chosen).tolist():  # they may have more labels
         chosen[number] = service(namespace, kinds[number].pairs) == workload
     return assigned.per_node(chosen[assigned.kind], count)
+
+
+class DeclaredEnd(NamedTuple):
+    """What the name of a declared peer stands for."""
+
+    name: str  # "namespace/name" of a Service or a workload, "node/name", or an address
+    node: str = ""  # of a node its name; of an address the node where it lies, "" if unknown
+    selector: Selector | None = None  # of a Service, by which it has its pods
+
+
+def declared_end(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> DeclaredEnd:
+    """What a pod means by the name of a peer. An address that a node has is that node."""
+    key = named(pod, declared)
+    if key is not None:
+        return DeclaredEnd("/".join(key), selector=view.pod_selectors.service(*key))
+    name = declared.name
+    if not name.startswith(NODE_PEER):
+        own = next((each.name for each in view.nodes if name in each.addresses), None)
+        if own is None:
+            return DeclaredEnd(name, view.traffic.entries.get(name, ""))
+        name = NODE_PEER + own
+    return DeclaredEnd(name, name.removeprefix(NODE_PEER))
 
 
 IsSame = Callable[[PeerTraffic], bool]
@@ -298,27 +278,24 @@ IsSame = Callable[[PeerTraffic], bool]
 def _place(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> tuple[Ints, IsSame]:
     """How much of a declared peer is on each node, shape (n,), and what tells whether an observed
     peer is the same."""
-    name = declared.name
-    if name.startswith(NODE_PEER):
-        node = name.removeprefix(NODE_PEER)
-        return _at(view, node), lambda each: each.name == name
-    if read_unicast(name) is not None:
-        own = next((each.name for each in view.nodes if name in each.addresses), "")
-        node = own or view.traffic.entries.get(name, "")
-        names = (name, NODE_PEER + own)
-        return _at(view, node), lambda each: each.name in names
-    namespace, own_name = named(pod, declared) or ("", "")
-    selectors = view.pod_selectors.named(namespace, own_name)
-    shared = [_without_hashes(each) for each in selectors]
+    key, end = named(pod, declared), declared_end(view, pod, declared)
+    namespace, selector = "" if key is None else key[0], end.selector
+    shared = tuple(each for each in selector or () if each.key not in PER_REPLICA_LABELS)
 
     def is_same(each: PeerTraffic) -> bool:
+        if selector is None:
+            return each.name == end.name
         if isinstance(each.peer, str) or each.peer[0] != namespace:
             return False
-        labels = dict(each.peer[1])
-        return any(selects(selector, labels) for selector in shared)
+        return selects(shared, dict(each.peer[1]))
 
+    if key is None:
+        return _at(view, end.node), is_same
     assigned = view.assigned_pods
-    chosen = _kinds(assigned, namespace, selectors)
+    if selector is None:
+        chosen = assigned.kinds.of_owner(*key) & ~assigned.kinds.terminating()
+    else:
+        chosen = _selected(assigned, namespace, selector)
     return assigned.per_node(chosen[assigned.kind], len(view)), is_same
 
 
@@ -329,19 +306,13 @@ def _at(view: ClusterView, node: str) -> Ints:
     return place
 
 
-def _kinds(assigned: AssignedPods, namespace: str, selectors: Sequence[Selector]) -> Bools:
-    """The kinds of pods of a namespace that one of the selectors matches, without those that are
-    being deleted, by number."""
+def _selected(assigned: AssignedPods, namespace: str, selector: Selector) -> Bools:
+    """The kinds of pods of a namespace that a selector matches, without those that are being
+    deleted, by number."""
     kinds = assigned.kinds
-    chosen = np.zeros(len(kinds), dtype=np.bool_)
-    for selector in selectors:
-        chosen |= kinds.by_label.selected(selector)
+    chosen = kinds.by_label.selected(selector)
     chosen &= kinds.in_namespaces([namespace]) & ~kinds.terminating()
     return chosen
-
-
-def _without_hashes(selector: Selector) -> Selector:
-    return tuple(each for each in selector if each.key not in PER_REPLICA_LABELS)
 
 
 def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float, float]:

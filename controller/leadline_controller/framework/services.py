@@ -32,9 +32,13 @@ def service_of(pod: Pod) -> Service | None:
     return service(pod.namespace, pod.labels.items())
 
 
-def workload_name(pod: Pod) -> str:
-    """namespace/name that people know: of a Deployment's pods the Deployment's."""
+def owner_name(pod: Pod) -> str:
+    """The name of the pod's controller, of a Deployment's pod the Deployment's; "" without one."""
     if pod.owner is None:
-        return pod.key
-    name = pod.owner.name.removesuffix(f"-{pod.labels.get(TEMPLATE_HASH, '')}")
-    return f"{pod.namespace}/{name}"
+        return ""
+    return pod.owner.name.removesuffix(f"-{pod.labels.get(TEMPLATE_HASH, '')}")
+
+
+def workload_name(pod: Pod) -> str:
+    """namespace/name that people know: `owner_name`, else the pod's own."""
+    return f"{pod.namespace}/{owner_name(pod) or pod.name}"

@@ -1,11 +1,22 @@
-"""The traffic that was counted between workloads, as a decision reads it."""
+"""Whom a pod talks to, and what was counted between workloads, as a decision reads it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import sqrt
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from leadline_controller.framework.model import DeclaredPeer
+from leadline_controller.framework.node_table import Floats, Ints
 from leadline_controller.framework.services import Service
+
+# A peer on more nodes is everywhere, and no node is nearer to it than others.
+_EVERYWHERE = 32
+# With a connection that stays open no new ones are counted, and requests are far fewer than
+# packets: at most so many packets of the rarer direction are taken to be one.
+_PACKETS_OF_A_REQUEST = 36.0
 
 
 def _empty() -> Mapping[Any, Any]:
@@ -37,3 +48,45 @@ class Traffic:
 
 
 NO_TRAFFIC = Traffic()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PeerAt:
+    """A peer, and where it is."""
+
+    name: str  # as declared; of an observed one "namespace/name", "node/name" or an address
+    share: Floats  # of its pods on each node, shape (n,), 1 in sum
+    mbps: float  # both directions together
+    # Bounds; the same if the pod declares them.
+    least_requests_per_s: float
+    most_requests_per_s: float
+    most_rtt_ms: float | None  # the round trip that the pod needs
+    declared: bool
+
+    @property
+    def requests_per_s(self) -> float:
+        """How many are expected: the geometric mean of the bounds."""
+        most = self.most_requests_per_s
+        return sqrt(max(self.least_requests_per_s, most / _PACKETS_OF_A_REQUEST) * most)
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it is on so many nodes that it plays no part in where the pod goes."""
+        return int(np.count_nonzero(self.share)) > _EVERYWHERE
+
+    @property
+    def nodes(self) -> Ints:
+        """The indexes of the nodes where it is, those with the largest share first."""
+        here = np.flatnonzero(self.share)
+        found: Ints = here[np.argsort(-self.share[here], kind="stable")]
+        return found
+
+
+class PodPeers(NamedTuple):
+    """The peers of a pod: those that are somewhere, and those that it declares and are nowhere."""
+
+    somewhere: tuple[PeerAt, ...] = ()
+    nowhere: tuple[DeclaredPeer, ...] = ()
+
+
+NO_PEERS = PodPeers()

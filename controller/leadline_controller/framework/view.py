@@ -24,7 +24,7 @@ from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
 from leadline_controller.framework.node_table import Ints as Ints
 from leadline_controller.framework.node_table import NodeTable as NodeTable
-from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
+from leadline_controller.framework.traffic import NO_TRAFFIC, PodPeers, Traffic
 
 
 def deviations_off(count: int) -> float:
@@ -313,6 +313,9 @@ class ClusterView:
     traffic: Traffic = NO_TRAFFIC
     # What assigned pods declare of others, by the other's namespace and name.
     callers: Callers = field(default_factory=lambda: MappingProxyType({}))
+    # The pod whose peers were asked for last, with these: filters, strategy and preferences ask in
+    # turn, see `peers_of`. A view that is derived from this one begins without.
+    last_peers: list[tuple[Pod, PodPeers]] = field(init=False, repr=False, default_factory=list)
 
     @property
     def measured(self) -> NodeMetrics:

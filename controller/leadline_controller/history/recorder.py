@@ -260,7 +260,6 @@ class Recorder:
         if self._thread is None:
             return b""
         with suppress(Exception):
-            # wait_for (until Python 3.12) may take a cancellation that comes with the answer.
             async with asyncio.timeout(_RESTORE_S):
                 return await self._query(lambda store: store.traffic())
         return b""

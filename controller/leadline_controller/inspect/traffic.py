@@ -7,22 +7,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from ipaddress import ip_address
 from typing import NamedTuple
 
 import numpy as np
 from leadline_wire.v1 import traffic_pb2 as pb
 
 from leadline_controller.framework.assumed_load import workload_of
-from leadline_controller.framework.model import DeclaredPeer, Pod
-from leadline_controller.framework.selectors import Selector, selects
+from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
+from leadline_controller.framework.peers import declared_end
+from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.services import Service, workload_name
 from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.inspect.order import in_order
 from leadline_controller.inspect.parts import Observed
 from leadline_controller.traffic.edges import DAY_S, HOUR_S, MINUTE_S, End, Rates, TrafficEdge
 
-NODE = "node/"  # before the name of a node
 # Of an end on more nodes, those with the most of its pods stand for all.
 _MOST_NODES = 256
 _MOST_COLUMNS = 1024  # of round trips, kept while edges are read
@@ -85,19 +84,15 @@ class TrafficReader:
             for pod, node in source.state.pods()
             if node is not None and node in self._view.table.index and not pod.finished
         ]
-        # Shared by all threads, so it is read here.
-        services = (x for x in self._view.pod_selectors if x.kind == "Service")
-        self._services: dict[str, Selector] = {
-            f"{each.namespace}/{each.name}": each.selector for each in services if each.selector
-        }
         self._capacity_mbps = self._view.bandwidth_capacity_mbps()
         self._columns: dict[int, Floats] = {}
         self._expected: dict[str, Floats] = {}
         self._spreads: dict[str, _Spread] = {}
+        self._peers: dict[tuple[str, str], End] = {}  # by the pod's namespace and the declared name
 
     def knows(self, of: str) -> bool:
         """Whether there is such a workload, node or address."""
-        if of.removeprefix(NODE) in self._view.table.index and of.startswith(NODE):
+        if self._node(of) is not None:
             return True
         ends = (end for edge in self._edges for end in edge[:2])
         return of in self._workloads or any(end.name == of for end in ends)
@@ -194,32 +189,34 @@ class TrafficReader:
         return found + [(each.source, each.destination, None, each) for each in alone]
 
     def _peer(self, pod: Pod, peer: DeclaredPeer) -> End:
-        """The other end of what a pod declares: a Service's or a workload's pods, a node or an
-        address."""
-        if peer.name.startswith(NODE):
-            return End(peer.name, node=peer.name.removeprefix(NODE))
-        try:
-            address = str(ip_address(peer.name))
-        except ValueError:
-            name, _, namespace = peer.name.partition(".")
-            key = f"{namespace or pod.namespace}/{name}"
-            return self._of_service(key) or self._workloads.get(key) or End(key)
-        return End(address, node=self._view.traffic.entries.get(address, ""))
-
-    def _of_service(self, key: str) -> End | None:
-        """The workload that a Service stands for; None without one."""
-        selector = self._services.get(key)
-        namespace = key.partition("/")[0]
-        for name, pod in self._named.items() if selector is not None else ():
-            if pod.namespace == namespace and selects(selector, pod.labels):
-                return self._workloads[name]
-        return None
+        """The other end of what a pod declares. A Service is the workload of its pods."""
+        key = pod.namespace, peer.name
+        if (known := self._peers.get(key)) is not None:
+            return known
+        end = declared_end(self._view, pod, peer)
+        found = None
+        if end.selector is not None:
+            namespace = end.name.partition("/")[0]
+            for name, other in self._named.items():
+                if other.namespace == namespace and selects(end.selector, other.labels):
+                    found = self._workloads[name]
+                    break
+        elif not end.node:
+            found = self._workloads.get(end.name)
+        self._peers[key] = found = found or End(end.name, node=end.node)
+        return found
 
     def _takes_part(self, of: str, *ends: End) -> bool:
         if any(end.name == of for end in ends):
             return True
-        node = self._view.table.index.get(of.removeprefix(NODE)) if of.startswith(NODE) else None
+        node = self._node(of)
         return node is not None and any(node in self._nodes_of(end) for end in ends)
+
+    def _node(self, name: str) -> int | None:
+        """The index of what is called "node/name"; None for anything else."""
+        if not name.startswith(NODE_PEER):
+            return None
+        return self._view.table.index.get(name.removeprefix(NODE_PEER))
 
     def _nodes_of(self, end: End) -> Mapping[int, int]:
         """The nodes of an end, with its pods on each."""

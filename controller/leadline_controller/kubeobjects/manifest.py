@@ -5,7 +5,7 @@ the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from leadline_controller.framework.image_layers import listed_images
@@ -78,11 +78,10 @@ def read_node(manifest: object, path: str = "node") -> Node:
         images=images,
         features=frozenset(status.declared_features),
         warnings=node_warnings(node.metadata.annotations, labels),
-        addresses=tuple(
-            str(address)
+        addresses=_addresses(
+            each.get("address", "")
             for each in status.addresses
             if each.get("type") in ("InternalIP", "ExternalIP")
-            and (address := read_unicast(each.get("address", "")))
         ),
         pod_networks=tuple(spec.pod_cidrs or ()),
     )
@@ -177,9 +176,15 @@ def read_pod(manifest: object, path: str = "pod") -> Pod:
         created_s=_unix_s(metadata.creation_timestamp),
         stays=_why_it_stays(texts, spec),
         deletion_cost=int(cost) if _INTEGER.fullmatch(cost) else None,
-        ip=str(read_unicast(status.pod_ip) or "") if status.pod_ip else "",
+        ips=_addresses((status.pod_ip, *(each.get("ip", "") for each in status.pod_ips))),
         warnings=pod_warnings(texts, labels),
     )
+
+
+def _addresses(texts: Iterable[str]) -> tuple[str, ...]:
+    """In canonical form, each once, without those that no machine can use."""
+    found = (read_unicast(text) for text in texts if text)
+    return tuple(dict.fromkeys(str(each) for each in found if each is not None))
 
 
 def _unix_s(time: datetime | None) -> float | None:

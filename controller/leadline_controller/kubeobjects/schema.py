@@ -293,6 +293,7 @@ class PodStatus(Part):
     nominated_node_name: Name = ""
     start_time: Time | None = None
     pod_ip: str = field(default="", name="podIP")
+    pod_ips: tuple[dict[str, str], ...] = field(default=(), name="podIPs")
 
 
 class Pod(Named):

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from leadline_wire.v1 import traffic_pb2 as pb
 
-from leadline_controller.inspect.traffic import NODE, ReadEdge, TrafficReader
+from leadline_controller.framework.model import NODE_PEER
+from leadline_controller.inspect.traffic import ReadEdge, TrafficReader
 from leadline_controller.map import documents
 from leadline_controller.map.documents import Json, known, number
 
@@ -55,7 +56,7 @@ def document(reader: TrafficReader, at_unix_s: float) -> bytes:
 
 def of_board(reader: TrafficReader, name: str) -> Json:
     """The edges in which a board, or a pod on it, takes part."""
-    edges = [edge(each.message) for each in reader.read(f"{NODE}{name}", MOST_EDGES)]
+    edges = [edge(each.message) for each in reader.read(f"{NODE_PEER}{name}", MOST_EDGES)]
     return {"traffic": {**_reporting(reader), "edges": edges}}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from leadline_controller.framework.assumed_load import workload_of
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import NODE_PEER, Pod
 from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.services import Service
 from leadline_controller.framework.traffic import NO_TRAFFIC, PeerTraffic, Traffic
@@ -13,7 +13,6 @@ from leadline_controller.kubeobjects.selectors import Manifest, without_empty
 from leadline_controller.parsing.fields import Fields
 from leadline_controller.snapshot.stated import MAX_VALUE, read_workload
 
-_NODE = "node/"
 _AMOUNTS = ("mbps", "least_requests_per_s", "most_requests_per_s")
 
 
@@ -68,10 +67,10 @@ def _peer(peer: PeerTraffic, names: Names) -> Manifest:
     amounts = {name: getattr(peer, name) for name in _AMOUNTS}
     if not isinstance(peer.peer, str):
         space, _, name = peer.name.partition("/")
-        called = f"{names('namespace', space)}/{names('workload', name)}"
+        called = f"{names('namespace', space)}/{names('owner', name)}"
         return {"workload": write_workload(peer.peer, names), "name": called, **amounts}
     node = names("node", peer.peer)
-    called = _NODE + node if peer.name.startswith(_NODE) else names("address", peer.name)
+    called = NODE_PEER + node if peer.name.startswith(NODE_PEER) else names("address", peer.name)
     return {"node": node, "name": called, **amounts}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Leeway, Scores, Strategy
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.peers import PeerAt
+from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     contention_s,

@@ -12,7 +12,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Filter, FilterResult, Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import choice
-from leadline_controller.framework.peers import PeerAt
+from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,

@@ -7,17 +7,16 @@ pods these are. Pure: times are seconds on the clock of the decisions.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from math import inf
 from typing import NamedTuple
 
 from leadline_controller.framework.assumed_load import workload_of
-from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.model import NODE_PEER, Node, Pod
 from leadline_controller.framework.services import Service, workload_name
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.telemetry.traffic import CountedFlow
 
-NODE = "node/"
 _KEPT_S = 120.0  # the address of a pod that ended: its board's last report has yet to come
 
 
@@ -67,7 +66,7 @@ class _Known:
 
     pod: Pod
     workload: Service
-    holder: _Holder | None
+    holders: Mapping[str, _Holder]  # by the addresses that it has
 
 
 @dataclass(slots=True)
@@ -113,8 +112,8 @@ class Addresses:
         for uid, gone in self._known.items():
             if uid not in known:
                 self.seen_s[gone.workload] = now_s
-                if gone.holder is not None:
-                    gone.holder.until_s = min(gone.holder.until_s, now_s)
+                for holder in gone.holders.values():
+                    holder.until_s = min(holder.until_s, now_s)
         self._known, self.running = known, running
         self._forget(now_s)
 
@@ -128,7 +127,7 @@ class Addresses:
         cluster had and nobody knows which: then the traffic counts for none of them."""
         node = self._nodes.get(address)
         if node is not None:
-            return Place(NODE + node, node)
+            return Place(NODE_PEER + node, node)
         holders = self._holders.get(address)
         if holders is not None:
             found = {x.place for x in holders if x.from_s < end_s and x.until_s > begin_s}
@@ -143,7 +142,7 @@ class Addresses:
                 if node is not None:
                     # The first two are the node's own: flannel's and the bridge's.
                     is_own = number & ((1 << spare) - 1) <= 1
-                    return Place(NODE + node, node) if is_own else None
+                    return Place(NODE_PEER + node, node) if is_own else None
         return Place(address, "")
 
     def _seen(
@@ -156,22 +155,28 @@ class Addresses:
     ) -> _Known:
         workload = workload_of(pod)
         self.names[workload], self.pods[workload] = workload_name(pod), pod
-        holder = None if before is None else before.holder
-        if holder is None and pod.ip and pod.node_name is not None:
+        holders = {} if before is None else dict(before.holders)
+        if pod.ips and pod.node_name is not None:
+            # A board that starts again gives its pods other addresses.
+            for address in holders.keys() - set(pod.ips):
+                holders.pop(address).until_s = now_s
             unix_s = pod.bound_s or pod.started_s
-            if unix_s is not None and offset_s is not None:
+            if before is not None and before.holders:
+                since_s = now_s
+            elif unix_s is not None and offset_s is not None:
                 since_s = min(unix_s - offset_s, now_s)
-            holder = _Holder(Place(workload, pod.node_name), since_s)
-            address = pod.ip
-            with suppress(ValueError):
-                address = str(ip_address(pod.ip))
-            self._holders.setdefault(address, []).append(holder)
-        if holder is not None and pod.finished:
+            place = Place(workload, pod.node_name)
+            for address in pod.ips:
+                if address not in holders:
+                    holders[address] = _Holder(place, since_s)
+                    self._holders.setdefault(address, []).append(holders[address])
+        if pod.finished:
             ended_s = now_s
             if pod.ended_s is not None and offset_s is not None:
                 ended_s = min(pod.ended_s - offset_s, now_s)
-            holder.until_s = min(holder.until_s, ended_s)
-        return _Known(pod, workload, holder)
+            for holder in holders.values():
+                holder.until_s = min(holder.until_s, ended_s)
+        return _Known(pod, workload, holders)
 
     def _forget(self, now_s: float) -> None:
         for address, holders in list(self._holders.items()):
@@ -214,6 +219,6 @@ def credited(
         has_source = True
         if flow.translated_source:
             # Whatever it says: a board can only translate to an address of its own.
-            seen = Place(NODE + node, node)
+            seen = Place(NODE_PEER + node, node)
         has_destination = destination.is_outside
     return Key(source, seen, destination, flow.port, has_source, has_destination, enters)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from leadline_controller.framework.model import NODE_PEER
 from leadline_controller.framework.services import Service
 from leadline_controller.framework.view import Floats
 from leadline_controller.traffic.counts import (
@@ -23,7 +24,7 @@ from leadline_controller.traffic.counts import (
     BoardCounts,
 )
 from leadline_controller.traffic.edges import MINUTE_S, WINDOWS_S, End, Rates, TrafficEdge
-from leadline_controller.traffic.join import NODE, Key, Place
+from leadline_controller.traffic.join import Key, Place
 
 _HOUR = 1  # the place among WINDOWS_S
 MANY_PORTS = 0  # the port of an edge between two ends with more ports than these
@@ -243,6 +244,6 @@ def _edge(
 
 def _end(who: Service | str, names: Mapping[Service, str], entries: Mapping[str, str]) -> End:
     if isinstance(who, str):
-        is_node = who.startswith(NODE)
-        return End(who, None, who.removeprefix(NODE) if is_node else entries.get(who, ""))
+        is_node = who.startswith(NODE_PEER)
+        return End(who, None, who.removeprefix(NODE_PEER) if is_node else entries.get(who, ""))
     return End(names.get(who, who[0]), who)

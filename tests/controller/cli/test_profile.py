@@ -205,7 +205,9 @@ async def leadline(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Leadline
     classed = node("n1", labels={"leadline.dev/class": "pi4"})
     harness.cluster.apply(NodeChanged(classed))
     for name, at in (("web-a", "n1"), ("web-b", "n2")):
-        harness.cluster.apply(PodChanged(pod(name, labels=LABELS, node_name=at, ip="127.0.0.1")))
+        harness.cluster.apply(
+            PodChanged(pod(name, labels=LABELS, node_name=at, ips=("127.0.0.1",)))
+        )
     harness.cluster.apply(PodChanged(pod("web-c", labels=LABELS)))
     async with answering(harness) as address:
         call = calling(capsys, "--address", address)

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.assumed_load import workload_of
-from leadline_controller.framework.cluster_objects import PodSelector, PodSelectors
-from leadline_controller.framework.model import DeclaredPeer, Link, Pod, PodAnnotations
+from leadline_controller.framework.cluster_objects import PodSelector
+from leadline_controller.framework.model import DeclaredPeer, Link, Owner, Pod, PodAnnotations
 from leadline_controller.framework.peers import (
-    PeerAt,
     absent_peers,
     busiest_nodes,
     free_mbps,
@@ -25,7 +24,8 @@ from leadline_controller.framework.peers import (
     waits_text,
 )
 from leadline_controller.framework.selectors import Requirement, Selector
-from leadline_controller.framework.traffic import PeerTraffic, Traffic
+from leadline_controller.framework.services import Service
+from leadline_controller.framework.traffic import NO_TRAFFIC, PeerAt, PeerTraffic, Traffic
 from leadline_controller.framework.view import ClusterView
 
 from tests.controller.builders import node, pod, view
@@ -47,10 +47,14 @@ def database(name: str, on: str, **labels: str) -> Pod:
     return pod(name, labels={**DB, **labels}, nodeName=on)
 
 
+def owned(made: Pod, kind: str, name: str) -> Pod:
+    return replace(made, owner=Owner(kind, name, f"uid-of-{name}"))
+
+
 def cluster(
-    *pods: Pod, objects: tuple[PodSelector, ...] = (SERVICE,), **more: object
+    *pods: Pod, objects: tuple[PodSelector, ...] = (SERVICE,), traffic: Traffic = NO_TRAFFIC
 ) -> ClusterView:
-    return view(NODES, links=LINKS, assigned_pods=pods, objects=objects, **more)  # type: ignore[arg-type]
+    return view(NODES, links=LINKS, assigned_pods=pods, objects=objects, traffic=traffic)
 
 
 def declaring(*peers: DeclaredPeer, **labels: str) -> Pod:
@@ -60,9 +64,9 @@ def declaring(*peers: DeclaredPeer, **labels: str) -> Pod:
 
 
 def seen(
-    peer: object, name: str, mbps: float = 3.0, least: float = 1.0, most: float = 4.0
+    peer: Service | str, name: str, mbps: float = 3.0, least: float = 1.0, most: float = 4.0
 ) -> Traffic:
-    found = PeerTraffic(peer, name, mbps, least, most)  # type: ignore[arg-type]
+    found = PeerTraffic(peer, name, mbps, least, most)
     return Traffic({workload_of(declaring()): (found,)})
 
 
@@ -79,21 +83,14 @@ def test_a_service_is_where_its_pods_are_but_not_those_that_are_going() -> None:
 @pytest.mark.parametrize(
     ("name", "objects", "places"),
     [
-        ("db", (PodSelector("StatefulSet", "default", "db", equals(app="db")),), "ab"),
-        ("db", (PodSelector("ReplicationController", "default", "db", equals(app="db")),), "ab"),
-        (
-            "db-h1",
-            (PodSelector("ReplicaSet", "default", "db-h1", equals(pod_template_hash="h1")),),
-            "a",
-        ),
-        (
-            "db",
-            tuple(
-                PodSelector("ReplicaSet", "default", f"db-{each}", equals(pod_template_hash=each))
-                for each in ("h1", "h2")
-            ),
-            "ab",
-        ),
+        ("database", (), "ab"),
+        ("database.infra", (), "c"),
+        ("logs", (), "acd"),
+        ("import", (), "b"),
+        ("logs", (PodSelector("Service", "default", "logs", equals(app="db")),), "ab"),
+        ("logs", (PodSelector("Service", "default", "logs", equals(app="none")),), ""),
+        ("database-h1", (), ""),
+        ("4", (), ""),
         ("db", (PodSelector("Service", "infra", "db", equals(app="db")),), ""),
         ("db.default", (SERVICE,), "ab"),
         ("db.infra", (PodSelector("Service", "infra", "db", equals(app="db")),), "c"),
@@ -107,9 +104,13 @@ def test_a_service_is_where_its_pods_are_but_not_those_that_are_going() -> None:
 def test_what_a_name_stands_for(name: str, objects: tuple[PodSelector, ...], places: str) -> None:
     nodes = [replace(each, addresses=("10.0.0.3",) if each.name == "c" else ()) for each in NODES]
     pods = [
-        database("1", "a", **{"pod-template-hash": "h1"}),
-        database("2", "b", **{"pod-template-hash": "h2"}),
-        pod("3", labels=DB, namespace="infra", nodeName="c"),
+        owned(database("1", "a", **{"pod-template-hash": "h1"}), "ReplicaSet", "database-h1"),
+        owned(database("2", "b", **{"pod-template-hash": "h2"}), "ReplicaSet", "database-h2"),
+        owned(pod("3", labels=DB, namespace="infra", nodeName="c"), "StatefulSet", "database"),
+        pod("4", nodeName="a"),
+        owned(pod("import-x", nodeName="b"), "Job", "import"),
+        *(owned(pod(f"logs-{on}", nodeName=on), "DaemonSet", "logs") for on in "acd"),
+        replace(owned(pod("logs-b", nodeName="b"), "DaemonSet", "logs"), terminating=True),
     ]
     traffic = Traffic(entries={"192.0.2.7": "d"})
     found = view(nodes, assigned_pods=pods, objects=objects, traffic=traffic)
@@ -117,17 +118,6 @@ def test_what_a_name_stands_for(name: str, objects: tuple[PodSelector, ...], pla
     shares = [each.share for each in peers_of(found, wanted)]
     assert [NAMES[at] for share in shares for at in np.flatnonzero(share)] == list(places)
     assert absent_peers(found, wanted) == (() if places else (DeclaredPeer(name),))
-
-
-def test_a_deployment_without_its_replica_set_is_nowhere() -> None:
-    made = PodSelector("ReplicaSet", "default", "db-h1", equals(pod_template_hash="h1"))
-    selectors = PodSelectors([made])
-    assert selectors.named("default", "db") == (made.selector,)
-    assert not selectors.put(made)
-    assert selectors.put(replace(made, selector=equals(app="db")))
-    assert selectors.named("default", "db") == ()
-    assert selectors.remove(made)
-    assert selectors.named("default", "db-h1") == ()
 
 
 def test_what_was_counted_is_a_peer_and_what_is_declared_of_the_same_wins() -> None:
@@ -144,14 +134,15 @@ def test_what_was_counted_is_a_peer_and_what_is_declared_of_the_same_wins() -> N
     assert [each.name for each in other] == ["node/b", "default/db"]
 
 
-def test_a_declared_revision_is_the_same_as_its_counted_workload() -> None:
-    objects = (
-        PodSelector("ReplicaSet", "default", "db-h1", equals(app="db", pod_template_hash="h1")),
-    )
+def test_a_declared_workload_is_the_same_as_the_counted_one_of_its_name() -> None:
     workload = ("default", frozenset(DB.items()))
-    pods = [database("1", "b", **{"pod-template-hash": "h1"})]
-    found = cluster(*pods, objects=objects, traffic=seen(workload, "default/db"))
+    one = owned(database("1", "b", **{"pod-template-hash": "h1"}), "ReplicaSet", "db-h1")
+    found = cluster(one, objects=(), traffic=seen(workload, "default/db"))
     assert [each.name for each in peers_of(found, declaring(DeclaredPeer("db")))] == ["db"]
+    # A Service of that name is another one.
+    service = PodSelector("Service", "default", "db", equals(app="other"))
+    found = cluster(one, objects=(service,), traffic=seen(workload, "default/db"))
+    assert [each.name for each in peers_of(found, declaring(DeclaredPeer("db")))] == ["default/db"]
 
 
 @pytest.mark.parametrize(
@@ -369,3 +360,16 @@ def test_a_pods_own_word_and_its_callers_count_before_what_was_counted() -> None
     own = replace(database, annotations=PodAnnotations(peers=(DeclaredPeer("web", 1.0, 2.0),)))
     (peer,) = peers_of(cluster(web, objects=objects), own)
     assert (peer.name, peer.mbps, peer.requests_per_s) == ("web", 1.0, 2.0)
+
+
+def test_each_pod_and_each_view_has_its_own_peers() -> None:
+    found = cluster(database("1", "a"))
+    first, second = declaring(DeclaredPeer("db")), declaring(DeclaredPeer("node/d"))
+    for _ in range(2):
+        assert [each.name for each in peers_of(found, first)] == ["db"]
+        assert [each.name for each in peers_of(found, second)] == ["node/d"]
+        assert absent_peers(found, first) == ()
+    assert [NAMES[at] for at in peers_of(found, first)[0].nodes] == ["a"]
+    more = found.with_placement(pod("2", labels=DB), NAMES.index("c"))
+    assert [NAMES[at] for at in peers_of(more, first)[0].nodes] == ["a", "c"]
+    assert [NAMES[at] for at in peers_of(found, first)[0].nodes] == ["a"]

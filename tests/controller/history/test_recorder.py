@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from random import Random
 
@@ -192,3 +192,27 @@ async def test_a_disk_that_hangs_while_it_makes_changes_durable_is_late(
 async def test_a_reading_without_a_file_has_none() -> None:
     assert Recorder(HistorySettings(None)).status() == DatabaseStatus()
     assert Recorder(HistorySettings(Path("/d.db"), max_mb=0)).status().path is None
+
+
+@pytest.mark.parametrize("read", [Recorder.traffic, Recorder.restored, Recorder.measure])
+async def test_a_stop_that_comes_with_the_answer_is_not_lost(
+    read: Callable[[Recorder], Awaitable[object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
+    recorder.start()
+    answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    asked = asyncio.Event()
+
+    async def query(_: Recorder, __: object) -> object:
+        asked.set()
+        return await answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "_query", query)
+        task = asyncio.ensure_future(read(recorder))
+        await asked.wait()
+        answer.set_result((([], False),))  # as `restored` reads it; the others take anything
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await recorder.stop()

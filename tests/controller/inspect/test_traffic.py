@@ -1,6 +1,7 @@
 """Who talks to whom: where both ends are, the round trip and the best one, the share of the links,
 and what is declared. Four boards: a and b are near, c is far, d is nearest but takes no pods."""
 
+from dataclasses import replace
 from math import isfinite
 
 import grpc
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.model import DeclaredPeer, Owner, Pod, PodAnnotations
+from leadline_controller.framework.peers import peers_of
 from leadline_controller.framework.ports import ObjectChanged, PodChanged, Relisted
 from leadline_controller.framework.selectors import parse_selector
 from leadline_controller.inspect.traffic import TrafficReader
@@ -41,7 +43,8 @@ def replica(workload: str, number: int, board: str, *peers: DeclaredPeer) -> Pod
 def controller(*pods: Pod, counted: list[TrafficEdge] | None = None) -> ControllerHarness:
     harness = ControllerHarness()
     boards = [
-        node(name, bandwidth_mbps=100.0, unschedulable=name == "d") for name in ("a", "b", "c", "d")
+        node(name, bandwidth_mbps=100.0, unschedulable=name == "d", addresses=(f"10.0.0.{at}",))
+        for at, name in enumerate("abcd")
     ]
     harness.cluster.apply(Relisted(tuple(boards), ()))
     for name in "abcd":
@@ -131,7 +134,7 @@ def test_what_pods_declare_marks_what_is_counted_and_stands_alone_where_nothing_
         DeclaredPeer("database", mbps=2.0, requests_per_s=20.0),
         DeclaredPeer("queue.infra", mbps=0.2),
         DeclaredPeer("node/b", mbps=5.0),
-        DeclaredPeer("2001:DB8::7"),
+        DeclaredPeer("2001:db8::7"),
     )
     fronts = [replica("front", 1, "c", *peers), replica("front", 2, "c", *peers)]
     db = replica("db", 1, "b")
@@ -153,6 +156,39 @@ def test_what_pods_declare_marks_what_is_counted_and_stands_alone_where_nothing_
     assert queue.declared_mbps == pytest.approx(0.4)
     for name in ("minute", "age_s", "link_share", "rtt_ms", "requests_least_per_s"):
         assert not queue.HasField(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "destination", "places"),
+    [
+        ("database", "shop/db", "ab"),
+        ("db", "shop/db", "ab"),
+        ("db.shop", "shop/db", "ab"),
+        ("db.infra", "infra/db", ""),
+        ("logs", "shop/logs", "bcd"),
+        ("other", "shop/other", ""),
+        ("node/b", "node/b", "b"),
+        ("10.0.0.2", "node/c", "c"),
+        ("192.0.2.7", "192.0.2.7", ""),
+    ],
+)
+def test_a_declared_name_stands_for_what_it_is_in_decisions(
+    name: str, destination: str, places: str
+) -> None:
+    front = replica("front", 1, "c", DeclaredPeer(name))
+    logs = [
+        replace(replica("logs", at, on), owner=Owner("DaemonSet", "logs", "uid-of-logs"))
+        for at, on in enumerate("bcd")
+    ]
+    harness = controller(front, replica("db", 1, "a"), replica("db", 2, "b"), *logs)
+    for service, app in (("database", "db"), ("other", "gone")):
+        selector = parse_selector(f"app={app}")
+        harness.cluster.apply(ObjectChanged(PodSelector("Service", "shop", service, selector)))
+    (found,) = read(harness)
+    assert (found.destination, "".join(sorted(found.destination_nodes))) == (destination, places)
+    view = harness.cluster.view(harness.telemetry, harness.now_s)
+    peers = [view.table.names[at] for peer in peers_of(view, front) for at in peer.nodes.tolist()]
+    assert "".join(sorted(peers)) == places
 
 
 def test_only_that_in_which_something_takes_part() -> None:

@@ -49,6 +49,26 @@ def test_reads_a_node() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "ips"),
+    [
+        ({}, ()),
+        ({"podIP": "10.42.1.5"}, ("10.42.1.5",)),
+        (
+            {"podIP": "10.42.1.5", "podIPs": [{"ip": "10.42.1.5"}, {"ip": "FD00:1:0::5"}]},
+            ("10.42.1.5", "fd00:1::5"),
+        ),
+        ({"podIP": "here", "podIPs": [{"ip": "224.0.0.1"}, {}, {"ip": "fd00::5"}]}, ("fd00::5",)),
+        ({"podIP": "", "podIPs": None}, ()),
+    ],
+)
+def test_a_pod_has_all_its_addresses_in_canonical_form(
+    status: dict[str, object], ips: tuple[str, ...]
+) -> None:
+    pod = read_pod({"metadata": {"name": "p"}, "status": status})
+    assert (pod.ips, pod.ip) == (ips, ips[0] if ips else "")
+
+
 def test_a_node_has_its_images_by_each_of_their_names() -> None:
     names = ["docker.io/library/web@sha256:1", "docker.io/library/web:1"]
     listed = [{"names": names, "sizeBytes": 42_000_000}, {"names": None, "sizeBytes": 7}]

@@ -30,7 +30,7 @@ def names(cluster: Cluster) -> set[tuple[str, str]]:
 
 
 def test_a_pod_with_the_address_of_its_node_counts_as_the_node() -> None:
-    proxy = replica("proxy", 2, 9, ip="192.0.2.2")
+    proxy = replica("proxy", 2, 9, ips=("192.0.2.2",))
     cluster = Cluster(2, [WEB, proxy])
     cluster.report("n1", flow(WEB.ip, "192.0.2.2"))
     (edge,) = cluster.edges().values()
@@ -52,11 +52,37 @@ def test_an_address_of_nobody_counts_for_nobody(address: str) -> None:
     assert names(cluster) == set()
 
 
-def test_addresses_are_compared_in_canonical_form() -> None:
-    web = replica("web", 1, 5, ip="fd00:1:0::5")
+def test_all_addresses_of_a_pod_and_a_node_are_its_own() -> None:
+    web = replica("web", 1, 5, ips=("10.42.1.5", "fd00:1::5"))
     cluster = Cluster(2, [web, DB])
-    cluster.report("n1", flow("fd00:1::5", DB.ip))
-    assert names(cluster) == {("shop/web", "shop/db")}
+    node = cluster.nodes["n2"]
+    cluster.nodes["n2"] = replace(node, addresses=(*node.addresses, "2001:db8::2"))
+    cluster.update()
+    cluster.report("n1", flow("fd00:1::5", "2001:db8::2"), flow("10.42.1.5", DB.ip))
+    assert names(cluster) == {("shop/web", "node/n2"), ("shop/web", "shop/db")}
+    del cluster.pods[web.uid]
+    cluster.update()
+    cluster.now_s += 300.0
+    cluster.report("n2", flow("fd00:1::5", DB.ip))  # nobody's any more: outside
+    assert ("fd00:1::5", "shop/db") in names(cluster)
+
+
+def test_after_a_restart_of_its_board_a_pod_has_its_new_address() -> None:
+    cluster = trio()
+    moved = replace(WEB, ips=("10.42.1.66", "fd00:1::66"))
+    cluster.pods[WEB.uid] = moved
+    cluster.update()
+    # Another pod has the old one.
+    other = replica("other", 1, 5)
+    cluster.pods[other.uid] = other
+    cluster.update()
+    cluster.now_s += 200.0
+    cluster.report("n1", flow("fd00:1::66", DB.ip), flow(moved.ip, CACHE.ip), flow(other.ip, DB.ip))
+    assert names(cluster) == {
+        ("shop/web", "shop/db"),
+        ("shop/web", "shop/cache"),
+        ("shop/other", "shop/db"),
+    }
 
 
 def test_the_address_of_a_pod_that_ended_is_known_for_two_minutes() -> None:

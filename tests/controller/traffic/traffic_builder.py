@@ -32,7 +32,7 @@ def replica(app: str, number: int, last: int, **fields: Any) -> Pod:
         f"{app}-abc-{number}{last}",
         uid=f"{app}-{number}-{last}",
         node_name=f"n{number}",
-        ip=f"10.42.{number}.{last}",
+        ips=(f"10.42.{number}.{last}",),
         owner=owner,
         labels=labels,
     )

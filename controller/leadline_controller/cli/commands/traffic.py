@@ -14,9 +14,9 @@ from leadline_controller.cli.client import Endpoint, ask, connection_options, op
 from leadline_controller.cli.errors import BadInput
 from leadline_controller.cli.listing import Listed, listing
 from leadline_controller.cli.output import DIM, cell, table
+from leadline_controller.framework.model import NODE_PEER
 
 Edge = pb.TrafficEdge
-_NODE = "node/"
 _NUMBERS = ("MBIT/S", "REQUESTS\n/s", "RTT\nms", "BEST\nms")
 _WIDE = (
     "HOUR\nMbit/s",
@@ -179,6 +179,6 @@ def _full_name(typed: str, namespace: str) -> str:
     except ValueError:
         if "/" not in typed:
             return f"{namespace or 'default'}/{typed}"
-    if namespace and not typed.startswith((_NODE, f"{namespace}/")):
+    if namespace and not typed.startswith((NODE_PEER, f"{namespace}/")):
         raise BadInput(f"{typed[:200]!r} and --namespace {namespace[:200]}: expected one namespace")
     return typed

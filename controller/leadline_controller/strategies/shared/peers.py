@@ -7,8 +7,9 @@ import numpy as np
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice
-from leadline_controller.framework.peers import PeerAt, free_mbps, main_peer, waits_s
+from leadline_controller.framework.peers import free_mbps, main_peer, waits_s
 from leadline_controller.framework.peers import round_trips_ms as expected_ms
+from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import round_trips_ms
 from leadline_controller.strategies.shared.unknowns import fill, left_unknown

@@ -73,9 +73,12 @@ def test_a_pod_with_a_request_is_slowed_down_by_no_more_than_its_share_allows() 
 
 
 def test_data_is_worked_on_by_the_cores_that_are_free() -> None:
-    found = scores(cluster(cpu_percent=[0.0, 100.0]), wanted(data_mb="8"))
+    of = cluster(cpu_percent=[0.0, 100.0])
+    several = replace(wanted(data_mb="8"), limits={"cpu": 4000})
     # 4 cores; and a quarter of 4, as nothing is requested and only the rest is believed.
-    assert found.parts["work_ms"] == pytest.approx([2000, 8000])
+    assert scores(of, several).parts["work_ms"] == pytest.approx([2000, 8000])
+    one_thread = scores(of, wanted(data_mb="8"))
+    assert one_thread.parts["work_ms"] == pytest.approx([8000, 8000])
 
 
 def test_a_board_without_memory_costs_restarts() -> None:
