@@ -1,5 +1,6 @@
 """What the papers' experiments showed the rule `leadline`: replicas on one board, data that one
-thread handles, memory that only requests tell, and tiers of which no round trip is known; and readings that are wrong."""
+thread handles, memory that only requests tell, tiers of which no round trip is known, and readings
+that are wrong."""
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_a_board_whose_report_may_be_wrong_fills_up_and_then_is_left() -> None:
 
     def total_ms(gib: int) -> list[float]:
         seen = view(boards, metrics=reported, requested={"memory": [gib * GIB, 0, 0]})
-        return Leadline().score(seen, pod("new"), np.arange(3)).total.tolist()
+        return [float(ms) for ms in Leadline().score(seen, pod("new"), np.arange(3)).total]
 
     liar, one, _ = total_ms(0)
     assert liar <= one
