@@ -16,8 +16,9 @@ MOST_BUSY = 0.95
 # the fifth degree.
 _POINTS = (-sqrt(3.0), 0.0, sqrt(3.0))
 _WEIGHTS = (1 / 6, 2 / 3, 1 / 6)
-# The chance that a report has nothing to do with the board.
-WRONG = 0.1
+# The chance that a report has nothing to do with the board. Reports are wrong less often; but a
+# board that reports to be idle is where all pods would go.
+WRONG = 0.2
 # The kubelet evicts when 100 MiB are left, which is about this share of a board of 1 GB.
 _EVICTS_AT, _MEMORY_ERROR = 0.92, 0.04
 # A pod that is killed comes back after so long, and is killed again after so long.
