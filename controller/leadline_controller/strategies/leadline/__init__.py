@@ -14,7 +14,8 @@ from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice, option
-from leadline_controller.framework.peers import PeerAt, peers_of
+from leadline_controller.framework.peers import peers_of
+from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.terms import (
     Uncertain,
