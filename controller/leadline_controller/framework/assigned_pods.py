@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from leadline_controller.framework.model import AffinityTerm, Pod, WeightedTerm
 from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.selectors import Requirement, Selector
-from leadline_controller.framework.services import owner_name
+from leadline_controller.framework.services import Service, owner_name, service
 
 Value = TypeVar("Value", bound=Hashable)
 R = TypeVar("R")
@@ -191,6 +191,12 @@ class Kinds(Interner[PodKind]):
         """The kinds of the pods of a workload, by number."""
         return mask_of(len(self), [self.by_owner.get((namespace, name))])
 
+    def living(self, namespace: str, selector: Selector) -> Bools:
+        """The kinds in a namespace that a selector matches, without those whose pods are being
+        deleted, by number."""
+        chosen = self.by_label.selected(selector) & self.in_namespaces([namespace])
+        return chosen & ~self.terminating()
+
     def terminating(self) -> Bools:
         """The kinds whose pods are being deleted, by number."""
         return mask_of(len(self), [self._terminating])
@@ -306,6 +312,16 @@ class AssignedPods:
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
         """The number of chosen pods on each of the nodes, shape (nodes,)."""
         return np.bincount(self.node[chosen], minlength=nodes)
+
+    def replicas(self, wanted: Service, nodes: int) -> Ints:
+        """The number of pods of a service on each of the nodes, shape (nodes,), without those that
+        are being deleted: their successors are to take their places."""
+        namespace, labels = wanted
+        selector = tuple(Requirement(key, "In", (value,)) for key, value in labels)
+        chosen, kinds = self.kinds.living(namespace, selector), self.kinds.values
+        for number in np.flatnonzero(chosen).tolist():  # they may have more labels
+            chosen[number] = service(namespace, kinds[number].pairs) == wanted
+        return self.per_node(chosen[self.kind], nodes)
 
     def with_pods(self, pods: Iterable[tuple[Pod, int]]) -> "AssignedPods":
         """With more pods, each with the index of its node."""

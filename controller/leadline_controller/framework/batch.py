@@ -5,7 +5,7 @@ step of the plan must pass the filters. Pure.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -76,6 +76,12 @@ class BatchStrategy(Strategy, Protocol):
         included, shape (n,). The plan itself must make sure that there is room.
         """
         ...
+
+
+def moves_pods(strategy: Strategy) -> TypeGuard[BatchStrategy]:
+    """Whether the strategy's plans move running pods. One with `only_places = True` decides on a
+    single pod by the same rule, and has nothing to suggest where none is pending."""
+    return isinstance(strategy, BatchStrategy) and not getattr(strategy, "only_places", False)
 
 
 def decide_batch(

@@ -16,11 +16,10 @@ from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.callers import named
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
-from leadline_controller.framework.selectors import Requirement, Selector, selects
+from leadline_controller.framework.selectors import Selector, selects
 from leadline_controller.framework.services import (
     PER_REPLICA_LABELS,
     Service,
-    service,
     workload_name,
 )
 from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic, PodPeers, Traffic
@@ -45,6 +44,43 @@ def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     take their places.
     """
     return _found(view, pod).somewhere
+
+
+class PeerAmong(NamedTuple):
+    """A peer of a pod of which some pods are not placed yet."""
+
+    name: str  # as in PeerAt
+    mbps: float  # with all its pods, both directions together
+    least_requests_per_s: float
+    most_requests_per_s: float
+    placed: int  # its pods that are on a node
+    members: Bools  # which of the others are it, shape (len(others),)
+
+
+def peers_among(view: ClusterView, pod: Pod, others: Sequence[Pod]) -> Iterator[PeerAmong]:
+    """The peers that the pod declares, or that were counted, of which some of `others` are: pods
+    that come together with it. Those that declare the pod are not its peers here, but it theirs."""
+    counted = list(view.traffic.peers.get(workload_of(pod), ())[:_MOST_OBSERVED])
+    for declared in pod.annotations.peers:
+        place, is_same = _place(view, pod, declared)
+        same = [each for each in counted if is_same(each)]
+        counted = [each for each in counted if not is_same(each)]
+        if named(pod, declared) is None:
+            continue
+        end = declared_end(view, pod, declared)
+        members = np.array([_is_end(each, end, pod) for each in others], dtype=np.bool_)
+        if members.any():
+            bounds = _bounds(declared, same)
+            yield PeerAmong(declared.name, declared.mbps, *bounds, int(place.sum()), members)
+    for peer in counted:
+        members = np.array(
+            [workload_of(each) == peer.peer and each.key != pod.key for each in others],
+            dtype=np.bool_,
+        )
+        if members.any() and not isinstance(peer.peer, str):
+            placed = int(view.assigned_pods.replicas(peer.peer, len(view)).sum())
+            bounds = peer.least_requests_per_s, peer.most_requests_per_s
+            yield PeerAmong(peer.name, peer.mbps, *bounds, placed, members)
 
 
 def absent_peers(view: ClusterView, pod: Pod) -> tuple[DeclaredPeer, ...]:
@@ -84,7 +120,7 @@ def _find(view: ClusterView, pod: Pod) -> PodPeers:
         if isinstance(each.peer, str):
             place = _at(view, each.peer)
         else:
-            place = pods_of(view.assigned_pods, len(view), each.peer)
+            place = view.assigned_pods.replicas(each.peer, len(view))
         if place.any():
             bounds = each.least_requests_per_s, each.most_requests_per_s
             rates = each.mbps, *bounds, None
@@ -116,7 +152,7 @@ def _callers(view: ClusterView, pod: Pod) -> Iterator[PeerTraffic]:
                 least_requests_per_s=before.least_requests_per_s + count * least,
                 most_requests_per_s=before.most_requests_per_s + count * most,
             )
-    replicas = 1 + int(pods_of(view.assigned_pods, len(view), own).sum()) if found else 1
+    replicas = 1 + int(view.assigned_pods.replicas(own, len(view)).sum()) if found else 1
     for each in found.values():
         yield replace(
             each,
@@ -232,22 +268,10 @@ def busiest_nodes(
         if isinstance(peer, str):
             found |= {peer: None} if peer in table.index else {}
             continue
-        counts = pods_of(assigned, len(table), peer)
+        counts = assigned.replicas(peer, len(table))
         order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         found |= dict.fromkeys(table.names[at] for at in order[:most])
     return list(found)[:most]
-
-
-def pods_of(assigned: AssignedPods, count: int, workload: Service) -> Ints:
-    """How many pods of a workload each of `count` nodes has, shape (count,), without those that are
-    being deleted. Pods without labels cannot be told apart, and are none."""
-    namespace, labels = workload
-    selector = tuple(Requirement(key, "In", (value,)) for key, value in labels)
-    chosen = _selected(assigned, namespace, selector)
-    kinds = assigned.kinds.values
-    for number in np.flatnonzero(chosen).tolist():  # they may have more labels
-        chosen[number] = service(namespace, kinds[number].pairs) == workload
-    return assigned.per_node(chosen[assigned.kind], count)
 
 
 class DeclaredEnd(NamedTuple):
@@ -270,6 +294,15 @@ def declared_end(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> Declare
             return DeclaredEnd(name, view.traffic.entries.get(name, ""))
         name = NODE_PEER + own
     return DeclaredEnd(name, name.removeprefix(NODE_PEER))
+
+
+def _is_end(each: Pod, end: DeclaredEnd, of: Pod) -> bool:
+    """Whether a pod is one of this Service or workload, and not `of` itself."""
+    if each.key == of.key or end.name.partition("/")[0] != each.namespace:
+        return False
+    if end.selector is None:
+        return workload_name(each) == end.name
+    return selects(end.selector, each.labels)
 
 
 IsSame = Callable[[PeerTraffic], bool]
@@ -295,7 +328,7 @@ def _place(view: ClusterView, pod: Pod, declared: DeclaredPeer) -> tuple[Ints, I
     if selector is None:
         chosen = assigned.kinds.of_owner(*key) & ~assigned.kinds.terminating()
     else:
-        chosen = _selected(assigned, namespace, selector)
+        chosen = assigned.kinds.living(namespace, selector)
     return assigned.per_node(chosen[assigned.kind], len(view)), is_same
 
 
@@ -304,15 +337,6 @@ def _at(view: ClusterView, node: str) -> Ints:
     if (at := view.table.index.get(node)) is not None:
         place[at] = 1
     return place
-
-
-def _selected(assigned: AssignedPods, namespace: str, selector: Selector) -> Bools:
-    """The kinds of pods of a namespace that a selector matches, without those that are being
-    deleted, by number."""
-    kinds = assigned.kinds
-    chosen = kinds.by_label.selected(selector)
-    chosen &= kinds.in_namespaces([namespace]) & ~kinds.terminating()
-    return chosen
 
 
 def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float, float]:

@@ -32,6 +32,12 @@ def service_of(pod: Pod) -> Service | None:
     return service(pod.namespace, pod.labels.items())
 
 
+def service_name(service: Service) -> str:
+    """namespace/label=value,... for people."""
+    namespace, labels = service
+    return f"{namespace}/{','.join(f'{key}={value}' for key, value in sorted(labels))}"
+
+
 def owner_name(pod: Pod) -> str:
     """The name of the pod's controller, of a Deployment's pod the Deployment's; "" without one."""
     if pod.owner is None:

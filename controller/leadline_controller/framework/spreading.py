@@ -20,9 +20,8 @@ def included_nodes(view: ClusterView, pod: Pod, honor_affinity: bool, honor_tain
 def matching_pods(view: ClusterView, pod: Pod, selector: Selector | None) -> Ints:
     """How many pods of each node a constraint of the pod counts, shape (n,). As in Kubernetes, pods
     that are being deleted do not count, and an empty selector counts none."""
-    kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
+    assigned_pods = view.assigned_pods
     if not selector or not assigned_pods.rows.shape[1]:
         return np.zeros(len(view), dtype=np.int64)
-    counts = kinds.by_label.selected(selector) & kinds.in_namespaces([pod.namespace])
-    counts &= ~kinds.terminating()
+    counts = assigned_pods.kinds.living(pod.namespace, selector)
     return assigned_pods.per_node(counts[assigned_pods.kind], len(view))

@@ -14,11 +14,11 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.selectors import Selector, selects
+from leadline_controller.framework.services import Service, service_name, service_of
 from leadline_controller.framework.view import Floats
 from leadline_controller.inspect.order import in_order
 from leadline_controller.inspect.parts import Observed
 from leadline_controller.strategies.response_time import ResponseTime
-from leadline_controller.strategies.shared.services import Service, service_name, service_of
 from leadline_controller.telemetry.link_status import LinkStatus
 from leadline_controller.telemetry.state import Agent, Board
 

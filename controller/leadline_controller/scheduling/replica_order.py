@@ -33,6 +33,7 @@ from leadline_controller.framework.ports import (
     PodChanged,
     Relisted,
 )
+from leadline_controller.framework.services import Service, service_of
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.kubeobjects.annotations import DELETION_ORDER, AnnotationError, read_flag
 from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST
@@ -40,7 +41,6 @@ from leadline_controller.logs import ErrorLog
 from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.scheduling.deletion_costs import Replica, costs, is_ours
 from leadline_controller.strategies.response_time import ResponseTime
-from leadline_controller.strategies.shared.services import Service, service_of
 from leadline_controller.waiting import within
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import numpy as np
 
 from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 from leadline_controller.strategies.shared.unknowns import Filled, fill, unknown_option
 
 _HALF_A_POD = 0.5  # pods are whole, so this is only the rounding of a share
@@ -50,7 +50,7 @@ class ElasticFog(Strategy):
         share, margin = _shares(view, candidates, traffic.values)
         replicas = view.placed_in_run[candidates]
         if wanted := service_of(pod):
-            replicas = replicas_per_node(view, wanted)[candidates]
+            replicas = view.assigned_pods.replicas(wanted, len(view))[candidates]
         due = share * (replicas.sum() + 1)
         total = due - replicas
         margin = np.minimum(margin * (replicas.sum() + 1), _HALF_A_POD)

@@ -12,6 +12,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Filter, FilterResult, Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import choice
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
@@ -27,7 +28,6 @@ from leadline_controller.strategies.shared.peers import (
     user_peer,
     user_round_trips_ms,
 )
-from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 from leadline_controller.strategies.shared.unknowns import unknown_option
 
 THRESHOLD = "ResponseTime"
@@ -83,7 +83,7 @@ class ResponseTime(Strategy):
 
     prediction = ping + profiling, in ms; the shortest one wins (Algorithm 1).
 
-    Further replicas of the service (same namespace and labels, strategies/shared/services.py) go to
+    Further replicas of the service (same namespace and labels, framework/services.py) go to
     the shortest prediction among the candidates without one. When each has one, Algorithm 1 as
     printed takes the shortest of all, again and again (`replicas=minimum`, line 15), and the text
     goes over the nodes again (`replicas=rounds`, Section 3.2: "second round"). In the paper's
@@ -214,8 +214,9 @@ class ResponseTime(Strategy):
 
 def _replicas(view: ClusterView, pod: Pod) -> Ints:
     """Of the pod's service on each node, shape (n,)."""
-    wanted = service_of(pod)
-    return np.zeros(len(view), np.int64) if wanted is None else replicas_per_node(view, wanted)
+    if (wanted := service_of(pod)) is None:
+        return np.zeros(len(view), np.int64)
+    return view.assigned_pods.replicas(wanted, len(view))
 
 
 def _ping_ms(view: ClusterView, pod: Pod, peer: PeerAt | None) -> tuple[Floats, Bools]:

@@ -15,10 +15,14 @@ from leadline_controller.framework.batch import (
     decide_as_planned,
     decide_batch,
     in_steps,
+    moves_pods,
 )
 from leadline_controller.framework.cycle import Better, Decision, Rule, Scores
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_controller.strategies.leadline import Leadline
 
 from tests.contracts.clusters import fingerprint
 from tests.controller.builders import GIB, node, pod, view
@@ -259,3 +263,11 @@ def test_moves_that_wait_for_nothing_keep_their_order() -> None:
     moves = [Move(asks(name, 1), 0, 1, "") for name in "xyz"]
     assert steps(*moves, cores=(4, 4)) == [("x", 1), ("y", 1), ("z", 1)]
     assert steps(*moves, cores=(4, 2)) == [("x", 1), ("y", 1)]
+
+
+def test_a_strategy_that_only_places_moves_no_pods() -> None:
+    """Nothing is suggested for it, and it may be a shadow, which decides pod by pod."""
+    assert moves_pods(Planned(BatchPlan()))
+    assert moves_pods(KubeDsm())
+    assert not moves_pods(Leadline())
+    assert not moves_pods(KubeDefault())

@@ -17,6 +17,7 @@ from leadline_controller.framework.peers import (
     busiest_nodes,
     free_mbps,
     main_peer,
+    peers_among,
     peers_of,
     round_trips_ms,
     wait_s,
@@ -373,3 +374,23 @@ def test_each_pod_and_each_view_has_its_own_peers() -> None:
     more = found.with_placement(pod("2", labels=DB), NAMES.index("c"))
     assert [NAMES[at] for at in peers_of(more, first)[0].nodes] == ["a", "c"]
     assert [NAMES[at] for at in peers_of(found, first)[0].nodes] == ["a"]
+
+
+def test_pods_that_come_together_are_peers_before_they_have_a_place() -> None:
+    web = replace(
+        pod("web", labels={"app": "web"}),
+        annotations=PodAnnotations(peers=(DeclaredPeer("db", 6.0, 20.0),)),
+    )
+    batch = [web, pod("db-1", labels=DB), pod("other", labels={"app": "other"})]
+    (peer,) = peers_among(cluster(database("2", "b")), web, batch)
+    assert peer.members.tolist() == [False, True, False]
+    assert (peer.name, peer.mbps, peer.least_requests_per_s, peer.placed) == ("db", 6.0, 20.0, 1)
+    assert not list(peers_among(cluster(), batch[1], batch)), "who declares it is not its peer here"
+
+
+def test_pods_whose_workloads_were_seen_to_exchange_data_are_peers_too() -> None:
+    web, database = pod("web", labels={"app": "web"}), pod("db-1", labels=DB)
+    counted = PeerTraffic(workload_of(database), "default/db", 5.0, 4.0, 4.0)
+    found = cluster(traffic=Traffic({workload_of(web): (counted,)}))
+    (peer,) = peers_among(found, web, [web, database])
+    assert (peer.name, peer.members.tolist(), peer.placed) == ("default/db", [False, True], 0)

@@ -55,6 +55,9 @@ _OLD = int(STALE_S / APART_S)
 _MIB = 1024**2
 
 
+UNCONTRADICTED = "nobody contradicts one that reports the best of"
+
+
 class Disturbance(NamedTuple):
     """What is wrong with the readings."""
 
@@ -64,7 +67,10 @@ class Disturbance(NamedTuple):
     wrong: float = 0.0
     unknown: float = 0.0
     is_stale: bool = False  # by STALE_S: without the loads and the pods since then
-    has_liar: bool = False  # a board, drawn as others are, reports the best of everything
+    has_liar: bool = False  # a board, drawn as others are, reports the best of itself
+    # It also reports the best of its links. Of these a controller believes no board alone
+    # (telemetry/bandwidth.py, telemetry/contradictions.py); here nobody contradicts it.
+    lies_about_links: bool = False
 
 
 EXACT = Disturbance("as they are", noise=0.0)
@@ -75,7 +81,8 @@ DISTURBANCES = (
     Disturbance("10% are wrong", wrong=0.1),
     Disturbance("half are unknown", unknown=0.5),
     Disturbance("5 minutes old", is_stale=True),
-    Disturbance("one board reports the best of everything", has_liar=True),
+    Disturbance("one board reports the best of itself", has_liar=True),
+    Disturbance(f"{UNCONTRADICTED} its links, too", has_liar=True, lies_about_links=True),
 )
 
 
@@ -249,9 +256,10 @@ def _told(
     columns["memory_percent"] = np.clip(read(100 * load.memory, (0.0, 100.0)), 0.0, 100.0)
     columns["bandwidth_mbps"] = read(cluster.mbps, (1.0, 1000.0))
     pull_mbps, links_ms = read(cluster.pull_mbps, (1.0, 1000.0)), links_ms.copy()
+    liar = cluster.liar
     if told.has_liar:
-        liar = cluster.liar
         columns["cpu_percent"][liar] = columns["memory_percent"][liar] = 0.0
+    if told.lies_about_links:
         columns["bandwidth_mbps"][liar] = pull_mbps[liar] = 1000.0
         links_ms[liar] = links_ms[:, liar] = 0.1
     errors = np.stack([np.nan_to_num(told.noise * columns[name]) for name in METRICS], axis=1)

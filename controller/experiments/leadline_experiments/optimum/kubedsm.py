@@ -26,11 +26,11 @@ from leadline_controller.framework.batch import Running
 from leadline_controller.framework.cycle import Filter
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import Bools, Ints
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.kubedsm.decision import Quality
 from leadline_controller.strategies.shared.capacity import is_cloud
-from leadline_controller.strategies.shared.services import service_of
 
 from leadline_experiments.optimum.programme import (
     Optimum,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import ClusterChange, PodChanged, PodDeleted, Relisted
+from leadline_controller.framework.services import owner_name
 from leadline_controller.history.recorded import Began, Changed, Decided, Entry, Pulled
 
 _APP_LABELS = ("app.kubernetes.io/name", "app", "k8s-app")
@@ -54,13 +55,8 @@ class Life:
 def workload_name(pod: Pod) -> str:
     """namespace/name of the pod's Deployment or other owner, else of the application that its
     labels name, else its own."""
-    owner, name = pod.owner, pod.name
-    if owner is not None:
-        suffix = f"-{pod.labels.get('pod-template-hash', '')}"
-        name = owner.name.removesuffix(suffix) if len(suffix) > 1 else owner.name
-    else:
-        name = next((pod.labels[key] for key in _APP_LABELS if key in pod.labels), name)
-    return f"{pod.namespace}/{name}"
+    labels = (pod.labels[key] for key in _APP_LABELS if key in pod.labels)
+    return f"{pod.namespace}/{owner_name(pod) or next(labels, pod.name)}"
 
 
 def lives_of(entries: Iterable[Entry], began: Began) -> dict[str, Life]:

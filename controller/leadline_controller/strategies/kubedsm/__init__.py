@@ -16,6 +16,7 @@ from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrateg
 from leadline_controller.framework.cycle import Scores, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import OptionError, choice, option
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.kubedsm.decision import (
     AppliedDecision,
@@ -34,7 +35,6 @@ from leadline_controller.strategies.kubedsm.packing import (
     used_product,
 )
 from leadline_controller.strategies.shared.capacity import is_cloud, scarcer_free_share
-from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 
 EXACT = "every possibility was weighed"
 BOUNDED = "bounded search, too many possibilities to weigh them all"
@@ -55,7 +55,7 @@ class KubeDsm(BatchStrategy):
     without bounds; here a pod that goes to the cloud gets the cloud node with the largest free
     share, and every step must pass the filters. All requested resources must fit; size (Eq. 11)
     and fragmentation count CPU and memory. Pods with the same labels are replicas of one service
-    (strategies/shared/services.py). Q of a service is the largest `leadline.dev/qos-edge-ratio`
+    (framework/services.py). Q of a service is the largest `leadline.dev/qos-edge-ratio`
     of its pods, or `qos_target`.
 
     Algorithm 2 brings pods from the cloud that fit the edge's free room, so Algorithm 5, which
@@ -349,7 +349,7 @@ def _share_on_edge(view: ClusterView, pod: Pod, *, to_edge: bool) -> str:
     pod without labels."""
     if (wanted := service_of(pod)) is None:
         return ""
-    per_node = replicas_per_node(view, wanted)
+    per_node = view.assigned_pods.replicas(wanted, len(view))
     on_edge = int(per_node[~is_cloud(view)].sum()) + to_edge
     return f"{on_edge} of {int(per_node.sum()) + 1} pods of its service"
 

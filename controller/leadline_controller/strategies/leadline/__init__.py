@@ -3,27 +3,39 @@
 Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from leadline_controller.framework.assumed_load import Expectations, PodUse, workload_of
-from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
+from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Running
+from leadline_controller.framework.cycle import Leeway, Scores, best
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.peers import peers_of
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import PeerAt
-from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
+from leadline_controller.framework.view import METRICS, Bools, ClusterView, Floats, Ints
+from leadline_controller.strategies.leadline.batch_peers import BatchPeers, among_batch
+from leadline_controller.strategies.leadline.planning import search
 from leadline_controller.strategies.leadline.terms import (
+    UNKNOWN_WAIT_ERROR,
+    WAIT_ERROR,
     Uncertain,
-    crowded,
+    Work,
     out_of_memory,
     over_error,
     restarts_ms,
-    slowdown,
+)
+from leadline_controller.strategies.leadline.waits import (
+    MAX_MS,
+    Boards,
+    PodColumns,
+    Room,
+    Waits,
 )
 from leadline_controller.strategies.shared.capacity import is_cloud
 from leadline_controller.strategies.shared.delays import (
@@ -34,7 +46,6 @@ from leadline_controller.strategies.shared.delays import (
     round_trips_ms,
 )
 from leadline_controller.strategies.shared.peers import filled_waits_s
-from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 from leadline_controller.strategies.shared.unknowns import (
     LIKE_BOARDS,
     Filled,
@@ -53,9 +64,8 @@ _EDGE_RTT_MS = 10.0
 _REQUESTED_SHARE = 0.25
 # The standard deviations of what is not measured: of a load that only requests tell, of a load
 # whose report is a minute old (it grows with the root of the age), of a wait that is measured, and
-# of one that is taken from other boards, the last two as shares.
+# of one that is taken from other boards, the last two as shares (terms.py).
 _LOAD_ERROR, _DRIFT = 0.25, 0.05
-_WAIT_ERROR, _UNKNOWN_WAIT_ERROR = 0.1, 0.5
 # A board whose report is wrong is taken to have more memory in use than so many of the others:
 # waits are long where it is short, and else do not depend on it.
 _FULLER = 0.75
@@ -63,7 +73,6 @@ _FULLER = 0.75
 _EQUAL_SHARE, _EQUAL_MS = 0.01, 0.1
 _LEAST_CORES = 0.001
 TERMS = ("start", "work", "memory", "users", "peers", "risk")
-_MAX_MS = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class _Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Leadline(Strategy):
+class Leadline(BatchStrategy):
     """The node on which users and peers wait the least for each request.
 
     wait(n) = start(n)/N + work(n) + memory(n) + users(n) + peers(n) + risk(n), in ms for each
@@ -113,6 +122,7 @@ class Leadline(Strategy):
     paper = "Leadline, docs/leadline-strategy.md"
     needs = ("cpu_percent", "memory_percent", "bandwidth_mbps", "rtt_ms")
     main_peer: ClassVar[str] = "on"  # it always reads the round trips to peers
+    only_places = True
 
     life_s: float = option(
         3600.0, unit="s", minimum=1.0, maximum=1e9, name="life", help="expected life of a first pod"
@@ -130,14 +140,16 @@ class Leadline(Strategy):
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The wait on every candidate, ms a request, and its terms."""
-        peers = [each for each in peers_of(view, pod) if not each.is_everywhere]
-        expectations = view.assumed.expected if view.assumed else Expectations()
+        peers = _peers_at(view, pod)
+        expectations = _expectations(view)
         demand = self._demand(pod, peers, expectations.life_s(pod, self.life_s))
         expected = expectations.of(pod)
         notes: list[Callable[[int], str]] = []
         terms = {
             "start": self._start_ms(view, pod, candidates, demand),
-            "work": self._work_ms(view, pod, candidates, demand, expected, notes),
+            "work": self._work(view, pod, candidates, demand, expected, notes).of(
+                *_busy(view, candidates, _cores(view, candidates))
+            ),
             "memory": _memory_ms(view, candidates, expected),
             "users": _users_ms(view, pod, candidates, demand, bool(peers), notes),
             "peers": _peers_ms(view, pod, candidates, demand, peers),
@@ -152,7 +164,7 @@ class Leadline(Strategy):
             risk = np.zeros(candidates.size)
         if risk.any():
             parts["risk_ms"] = risk
-        total = np.minimum(values + risk, _MAX_MS)
+        total = np.minimum(values + risk, MAX_MS)
         equal_ms = _EQUAL_MS + _EQUAL_SHARE * float(total.min())
         finalists = best(total, self.better, equal_ms)
 
@@ -163,6 +175,89 @@ class Leadline(Strategy):
 
         leeway = Leeway(max(SCATTER_MS, equal_ms))
         return Scores(candidates, total, finalists, why, parts, leeway)
+
+    def plan(
+        self,
+        view: ClusterView,
+        pending: Sequence[Pod],
+        running: Sequence[Running],  # noqa: ARG002  # none is moved
+        allowed: Allowed,
+    ) -> BatchPlan:
+        """Nodes for all pending pods together: of the plans with the most of them on nodes the one
+        whose requests wait the least in sum, requests a second times the wait of each
+        (planning.py). No running pod is moved: the rescheduler does that."""
+        masks = np.array([allowed(pod) for pod in pending]).reshape(len(pending), len(view))
+        nodes = np.flatnonzero(masks.any(axis=0))
+        if not nodes.size:
+            return BatchPlan()
+        peers = among_batch(view, pending)
+        waits = self._waits_of(view, pending, nodes, masks[:, nodes], peers)
+        found = search(waits)
+        placed = {
+            pod.key: int(nodes[at])
+            for pod, at in zip(pending, found.nodes.tolist(), strict=True)
+            if at >= 0
+        }
+        why = f"as planned for {len(placed)} pods that came together, {found.method}"
+        return BatchPlan(placed, why=dict.fromkeys(placed, why), method=found.method)
+
+    def _waits_of(
+        self,
+        view: ClusterView,
+        pods: Sequence[Pod],
+        nodes: Ints,
+        allowed: Bools,
+        batch: BatchPeers,
+    ) -> Waits:
+        """What the pods wait on these nodes, by the nodes that each may have, shape (m, n)."""
+        cores, size = _cores(view, nodes), _memory_size(view, nodes)
+        busy, used = _busy(view, nodes, cores), _memory_used(view, nodes)
+        assumes, expectations = view.assumed is not None, _expectations(view)
+        columns = []
+        # Pods of a batch are often replicas, or have the same images.
+        starts: dict[Hashable, Uncertain] = {}
+        users: dict[Hashable, Uncertain] = {}
+        for at, pod in enumerate(pods):
+            peers, among = [*_peers_at(view, pod)], batch.of[at]
+            demand = self._demand(pod, [*peers, *among], expectations.life_s(pod, self.life_s))
+            expected = expectations.of(pod)
+            images = pod.images, pod.init_images, demand.requests
+            if images not in starts:
+                starts[images] = self._start_ms(view, pod, nodes, demand)
+            has_peers = bool(peers or among)
+            user = pod.annotations.user_node, demand.megabits, has_peers
+            if user not in users:
+                users[user] = _users_ms(view, pod, nodes, demand, has_peers, [])
+            terms = {
+                "start": starts[images],
+                "users": users[user],
+                "peers": _peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
+            }
+            terms.pop(self.without, None)
+            others = Uncertain(
+                np.asarray(sum(each.value for each in terms.values())),
+                np.asarray(sum(each.mean for each in terms.values())),
+                np.sqrt(sum(each.deviation**2 for each in terms.values())),
+            )
+            work = self._work(view, pod, nodes, demand, expected, [])
+            if self.without == "work":
+                work = work.nothing()
+            by_requests = pod.requests.get(CPU, 0) / 1000 / cores
+            adds_busy = _REQUESTED_SHARE * by_requests
+            adds_memory = np.zeros(nodes.size)
+            if assumes:
+                adds_busy += (1 - _REQUESTED_SHARE) * expected.cpu_cores / cores
+                adds_memory += expected.memory_bytes / size
+            own = expected.memory_bytes / size
+            found = demand.requests_per_s, others, work, own, adds_busy, adds_memory
+            columns.append(PodColumns(*found))
+        caution = None if self.without == "risk" else self.caution
+        return Waits.of(
+            *(columns, _same_service(pods), Boards(*busy, *used)),
+            *(_room(view, pods, nodes, allowed), batch.between(view, nodes, caution or 0.0)),
+            caution,
+            memory_counts=self.without != "memory",
+        )
 
     def _demand(self, pod: Pod, peers: Sequence[PeerAt], life_s: float) -> _Demand:
         data_mb = pod.annotations.data_mb
@@ -187,11 +282,11 @@ class Leadline(Strategy):
         if not known.any():
             return Uncertain.exact(np.zeros(nodes.size))
         time_s = np.where(known, time_s, time_s[known].max())
-        each_ms = np.minimum(1000 * time_s / demand.requests, _MAX_MS)
+        each_ms = np.minimum(1000 * time_s / demand.requests, MAX_MS)
         relative = _relative_error(filled)
         return Uncertain(each_ms, each_ms, each_ms * relative)
 
-    def _work_ms(
+    def _work(
         self,
         view: ClusterView,
         pod: Pod,
@@ -199,51 +294,37 @@ class Leadline(Strategy):
         demand: _Demand,
         expected: PodUse,
         notes: list[Callable[[int], str]],
-    ) -> Uncertain:
-        """Of one request, on a board that does other work too."""
-        cores = np.maximum(view.table.allocatable(CPU)[nodes] / 1000, _LEAST_CORES)
+    ) -> Work:
+        """One request's, on a board that does other work too."""
+        cores = _cores(view, nodes)
         limit = pod.limits.get(CPU, 0) / 1000 or np.inf
         request = max(pod.requests.get(CPU, 0) / 1000, _LEAST_CORES)
-        busy = _busy(view, nodes, cores)
-        replicas = _replicas(view, pod)[nodes]
-        if not pod.annotations.profile_ms and pod.annotations.data_mb is not None:
-            data_mb = pod.annotations.data_mb
-            # One thread, unless its limit says more. Replicas have as much to do and share evenly.
-            most_cores = np.minimum(cores / (1 + replicas), limit if np.isfinite(limit) else 1.0)
-
-            def data_ms(busy: Floats) -> Floats:
-                free = np.minimum(cores * (1.0 - np.clip(busy, 0.0, 1.0)), most_cores)
-                found: Floats = 1000 * data_mb / (np.maximum(free, request) * self.rate)
-                return found
-
-            return over_error(data_ms, *busy)
-        # A thread that has its core to itself.
-        alone = Uncertain.exact(np.full(nodes.size, self.work_ms))
-        own, crowd = np.full(nodes.size, expected.cpu_cores), np.zeros(nodes.size)
+        alone_ms, error_ms = np.full(nodes.size, self.work_ms), np.zeros(nodes.size)
+        own, each = np.full(nodes.size, expected.cpu_cores), np.zeros(nodes.size)
+        replicas = _replicas(view, pod)[nodes].astype(np.float64)
+        data_ms = np.nan
         if pod.annotations.profile_ms:
             filled = profiling_ms(view, pod.annotations.profile_ms, nodes, LIKE_BOARDS)
             notes.append(filled.note)
             alone_ms = filled.values
-            alone = Uncertain(alone_ms, alone_ms, alone_ms * _relative_error(filled))
+            error_ms = alone_ms * _relative_error(filled)
             most = np.minimum(max(limit, _LEAST_CORES), 1.0)
             own = np.minimum(demand.requests_per_s * alone_ms / 1000, most)
             # Where nothing tells how many requests there are, a service that has replicas is taken
             # to need them: each keeps one of its board's cores busy.
-            each = own if demand.is_counted or _is_known(view, pod) else most
-            crowd = replicas * each / cores
+            is_known = demand.is_counted or _is_known(view, pod)
+            each = own if is_known else np.full(nodes.size, most)
+        elif pod.annotations.data_mb is not None:
+            data_ms = 1000 * pod.annotations.data_mb / self.rate
         # The kernel gives each pod its share by what it requests.
-        most_slow = np.maximum(np.minimum(limit, 1.0) / request, 1.0)
-        at_least_one = np.maximum(cores, 1.0)
-        among_replicas = crowded(crowd + own / cores * (crowd > 0), at_least_one)
+        most_slow = max(min(limit, 1.0) / request, 1.0)
+        threads = limit if np.isfinite(limit) else 1.0  # that handle data
+        stated = (np.full(nodes.size, it) for it in (most_slow, data_ms, threads, request))
+        return Work(cores, alone_ms, error_ms, own, replicas, each, *stated)
 
-        def work_ms(busy: Floats) -> Floats:
-            among_others = np.minimum(slowdown(busy, at_least_one), most_slow)
-            found: Floats = alone.value * np.maximum(among_others, among_replicas)
-            return found
 
-        own = own / cores
-        found = over_error(work_ms, busy.value + own, busy.error, busy.if_wrong + own)
-        return found._replace(deviation=np.hypot(found.deviation, alone.deviation))
+def _cores(view: ClusterView, nodes: Ints) -> Floats:
+    return np.maximum(view.table.allocatable(CPU)[nodes] / 1000, _LEAST_CORES)
 
 
 def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> _Share:
@@ -260,18 +341,33 @@ def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> _Share:
 
 
 def _memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
-    """What restarts cost each request where memory runs out; none where nothing tells how much is
-    in use, as pods whose requests fit lack none by their own word, or how much there is."""
+    """What restarts cost each request where memory runs out."""
+    size = _memory_size(view, nodes)
+    used, own = _memory_used(view, nodes), expected.memory_bytes / size
+    return over_error(lambda share: restarts_ms(out_of_memory(share + own)), *used)
+
+
+def _memory_size(view: ClusterView, nodes: Ints) -> Floats:
+    """Bytes, inf for an unknown size."""
     size = view.table.allocatable(MEMORY)[nodes].astype(np.float64)
     size[size == 0] = np.inf
-    requested = view.requested_of(MEMORY)[nodes] / size
-    used = _measured_share(view, "memory_percent", nodes, requested, np.inf, _FULLER)
-    own, known = expected.memory_bytes / size, np.isfinite(used.value)
+    return size
 
-    def memory_ms(share: Floats) -> Floats:
-        return np.where(known, restarts_ms(out_of_memory(share)), 0.0)
 
-    return over_error(memory_ms, used.value + own, used.error, used.if_wrong + own)
+def _memory_used(view: ClusterView, nodes: Ints) -> _Share:
+    """The share of each node's memory that is in use. Where nothing tells it, it is none: pods
+    whose requests fit lack no memory by their own word."""
+    requested = view.requested_of(MEMORY)[nodes] / _memory_size(view, nodes)
+    return _measured_share(view, "memory_percent", nodes, requested, -np.inf, _FULLER)
+
+
+def _expectations(view: ClusterView) -> Expectations:
+    return view.assumed.expected if view.assumed else Expectations()
+
+
+def _peers_at(view: ClusterView, pod: Pod) -> list[PeerAt]:
+    """Those that play a part in where the pod goes."""
+    return [each for each in peers_of(view, pod) if not each.is_everywhere]
 
 
 def _measured_share(
@@ -354,8 +450,8 @@ def _peers_ms(
     if not peers:
         return Uncertain.exact(np.zeros(nodes.size))
     waits_s, known = filled_waits_s(view, pod, peers, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS)
-    each_ms = np.minimum(1000 * waits_s / demand.requests_per_s, _MAX_MS)
-    error = np.where(known, _WAIT_ERROR, _UNKNOWN_WAIT_ERROR)
+    each_ms = np.minimum(1000 * waits_s / demand.requests_per_s, MAX_MS)
+    error = np.where(known, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
     return Uncertain(each_ms, each_ms, error * each_ms)
 
 
@@ -364,10 +460,13 @@ def _relative_error(filled: Filled) -> Floats:
     it is the same for all nodes and would only hide the others'."""
     if filled.boards is None or filled.error is None:
         return np.zeros(filled.values.shape)
+    found = np.zeros(filled.values.shape)
+    at = np.flatnonzero(filled.boards >= 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.nan_to_num(filled.error / filled.values, nan=_UNKNOWN_WAIT_ERROR, posinf=0.0)
-    error = np.clip(error, _WAIT_ERROR, _UNKNOWN_WAIT_ERROR)
-    found: Floats = np.where(filled.boards >= 0, error, 0.0)
+        error = filled.error[at] / filled.values[at]
+    error[np.isnan(error)] = UNKNOWN_WAIT_ERROR
+    error[np.isposinf(error)] = 0.0
+    found[at] = np.clip(error, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
     return found
 
 
@@ -382,7 +481,38 @@ def _is_known(view: ClusterView, pod: Pod) -> bool:
 def _replicas(view: ClusterView, pod: Pod) -> Ints:
     """Of the pod's service on each node, shape (n,)."""
     wanted = service_of(pod)
-    return np.zeros(len(view), np.int64) if wanted is None else replicas_per_node(view, wanted)
+    return (
+        np.zeros(len(view), np.int64)
+        if wanted is None
+        else view.assigned_pods.replicas(wanted, len(view))
+    )
+
+
+def _same_service(pods: Sequence[Pod]) -> Floats:
+    """1 for two pods of one service, shape (m, m)."""
+    services = [service_of(pod) for pod in pods]
+    same = [[one is not None and one == other for other in services] for one in services]
+    found = np.array(same, dtype=np.float64).reshape(len(pods), len(pods))
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+def _room(view: ClusterView, pods: Sequence[Pod], nodes: Ints, allowed: Bools) -> Room:
+    """What the filters NodeResourcesFit, NodeBandwidthFit and NodePorts count."""
+    names = sorted({name for pod in pods for name, amount in pod.requests.items() if amount})
+    ports = sorted({port for pod in pods for port in pod.host_ports}, key=repr)
+    amounts = [
+        [
+            *(pod.requests.get(name, 0) for name in names),
+            pod.annotations.bandwidth_mbps or 0.0,
+            *(pod.host_ports.count(port) for port in ports),
+        ]
+        for pod in pods
+    ]
+    mbps = view.bandwidth_possible_mbps()[nodes]
+    free = [view.unrequested(name)[nodes].astype(np.float64) for name in names]
+    free += [np.where(np.isnan(mbps), np.inf, mbps), *(np.ones(nodes.size) for _ in ports)]
+    return Room(allowed, np.array(amounts, dtype=np.float64), np.array(free).T)
 
 
 _TERMS: Mapping[str, str] = {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leadline_controller.framework.view import Floats
+from leadline_controller.framework.view import Floats, Ints
 
 # A board is never taken to be busier: beyond it the queue's length says more about the formula than
 # about the board.
@@ -19,6 +19,9 @@ _WEIGHTS = (1 / 6, 2 / 3, 1 / 6)
 # The chance that a report has nothing to do with the board. Reports are wrong less often; but a
 # board that reports to be idle is where all pods would go.
 WRONG = 0.2
+# The standard deviations of a wait that is measured, and of one that is taken from other boards, as
+# shares of it.
+WAIT_ERROR, UNKNOWN_WAIT_ERROR = 0.1, 0.5
 # The kubelet evicts when 100 MiB are left, which is about this share of a board of 1 GB.
 _EVICTS_AT, _MEMORY_ERROR = 0.92, 0.04
 # A pod that is killed comes back after so long, and is killed again after so long.
@@ -48,18 +51,17 @@ def over_error(
     """The wait at a value with a Gaussian error of this standard deviation, in the value's unit,
     NaN or 0 where it has none. An error makes no wait shorter, also where the wait is limited.
     if_wrong: what it may be with the chance of WRONG, where it is more; NaN where nothing tells."""
-    spread = np.nan_to_num(error)
+    spread = np.where(np.isnan(error), 0.0, error)  # many times as quick as nan_to_num
     at_value = wait_ms(value)
-    points, weights = list[Floats](), np.array(_WEIGHTS)
-    if spread.any():
-        points = [wait_ms(value + at * spread) if at else at_value for at in _POINTS]
-    if if_wrong is not None and (if_wrong > value).any():
-        points = points or [at_value] * len(_WEIGHTS)
-        points.append(wait_ms(np.fmax(value, if_wrong)))
-        weights = np.append((1 - WRONG) * weights, WRONG)
-    if not points:
+    more = np.zeros(at_value.shape, np.bool_) if if_wrong is None else if_wrong > value
+    if not (spread.any() or more.any()):
         return Uncertain.exact(at_value)
-    found, weights = np.array(points), weights[:, np.newaxis]
+    points = [wait_ms(value + at * spread) if at else at_value for at in _POINTS]
+    weights = np.array([np.where(more, (1 - WRONG) * each, each) for each in _WEIGHTS])
+    if if_wrong is not None and more.any():
+        points.append(wait_ms(np.where(more, if_wrong, value)))
+        weights = np.concatenate((weights, np.where(more, WRONG, 0.0)[np.newaxis]))
+    found = np.array(points)
     mean = np.maximum((weights * found).sum(axis=0), at_value)
     deviation = np.sqrt((weights * (found - mean) ** 2).sum(axis=0))
     return Uncertain(at_value, mean, deviation)
@@ -85,6 +87,64 @@ def crowded(busy: Floats, cores: Floats) -> Floats:
     slope = MOST_BUSY ** (power - 1.0) * (power * left + MOST_BUSY) / (cores * left**2)
     factor: Floats = at_most + slope * np.maximum(busy - MOST_BUSY, 0.0)
     return factor
+
+
+class Work(NamedTuple):
+    """What decides how long one request's work takes on nodes; columns of one shape, or what
+    broadcasts to it."""
+
+    cores: Floats
+    alone_ms: Floats  # of a thread that has its core to itself
+    alone_error_ms: Floats
+    own_cores: Floats  # that the pod keeps busy
+    replicas: Floats  # of its own kind there
+    replica_cores: Floats  # that each of these keeps busy
+    most_slow: Floats  # times as long, as its CPU request allows
+    data_ms: Floats  # of a request's data on one core; NaN for a pod whose work is `alone_ms`
+    data_cores: Floats  # that can handle data at once
+    request_cores: Floats
+
+    def at(self, *index: Ints) -> "Work":
+        """The entries at an index."""
+        return Work(*(each[index] for each in self))
+
+    def nothing(self) -> "Work":
+        """That takes no time."""
+        return self._replace(
+            alone_ms=0.0 * self.alone_ms,
+            alone_error_ms=0.0 * self.alone_error_ms,
+            data_ms=0.0 * self.data_ms,
+        )
+
+    def of(self, busy: Floats, error: Floats, if_wrong: Floats) -> Uncertain:
+        """The wait if this share of each board's cores is busy without the pod, with its standard
+        deviation, and what it is if the report is wrong; ms."""
+        is_data = ~np.isnan(self.data_ms)
+        if is_data.all():
+            return over_error(self._data_ms, busy, error, if_wrong)
+        own = self.own_cores / self.cores
+        found = over_error(self._slowed_ms, busy + own, error, if_wrong + own)
+        found = found._replace(deviation=np.hypot(found.deviation, self.alone_error_ms))
+        if is_data.any():
+            data = over_error(self._data_ms, busy, error, if_wrong)
+            pairs = zip(data, found, strict=True)
+            return Uncertain(*(np.where(is_data, *each) for each in pairs))
+        return found
+
+    def _data_ms(self, busy: Floats) -> Floats:
+        # Replicas have as much to do, and share evenly.
+        most = np.minimum(self.cores / (1.0 + self.replicas), self.data_cores)
+        free = np.minimum(self.cores * (1.0 - np.clip(busy, 0.0, 1.0)), most)
+        found: Floats = self.data_ms / np.maximum(free, self.request_cores)
+        return found
+
+    def _slowed_ms(self, busy: Floats) -> Floats:
+        cores = np.maximum(self.cores, 1.0)
+        among_others = np.minimum(slowdown(busy, cores), self.most_slow)
+        crowd = self.replicas * self.replica_cores / self.cores
+        among_replicas = crowded(crowd + self.own_cores / self.cores * (crowd > 0), cores)
+        found: Floats = self.alone_ms * np.maximum(among_others, among_replicas)
+        return found
 
 
 def out_of_memory(used_share: Floats) -> Floats:

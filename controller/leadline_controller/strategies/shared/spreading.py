@@ -7,13 +7,13 @@ import numpy as np
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.capacity import (
     MAX_POINTS,
     least_requested,
     whole_points,
 )
-from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 
 # kube-scheduler rounds its points down, so totals that differ by less may be the same there.
 WHOLE_POINT = 1.0
@@ -51,7 +51,7 @@ def selector_spread(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
     service = service_of(pod)
     if service is None:
         return np.full(nodes.size, MAX_POINTS)
-    replicas = replicas_per_node(view, service)[nodes]
+    replicas = view.assigned_pods.replicas(service, len(view))[nodes]
     most = replicas.max()
     if most == 0:
         return np.full(nodes.size, MAX_POINTS)
