@@ -5,7 +5,7 @@ Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -66,6 +66,9 @@ _REQUESTED_SHARE = 0.25
 # whose report is a minute old (it grows with the root of the age), of a wait that is measured, and
 # of one that is taken from other boards, the last two as shares (terms.py).
 _LOAD_ERROR, _DRIFT = 0.25, 0.05
+# A board whose report is wrong is taken to have more memory in use than so many of the others:
+# waits are long where it is short, and else do not depend on it.
+_FULLER = 0.75
 # Waits that differ by less are equal: a share of the least one, and ms.
 _EQUAL_SHARE, _EQUAL_MS = 0.01, 0.1
 _LEAST_CORES = 0.001
@@ -81,6 +84,14 @@ class _Demand:
     megabits: float  # that one request exchanges with its user
     is_counted: bool  # whether the requests are, and not assumed
     assumed: str  # what of it is assumed, a part of a sentence, "" for nothing
+
+
+class _Share(NamedTuple):
+    """A share of a board that is in use, columns of shape (m,)."""
+
+    value: Floats
+    error: Floats  # its standard deviation
+    if_wrong: Floats  # what it is if the report is wrong, NaN where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,20 +327,24 @@ def _cores(view: ClusterView, nodes: Ints) -> Floats:
     return np.maximum(view.table.allocatable(CPU)[nodes] / 1000, _LEAST_CORES)
 
 
-def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> tuple[Floats, Floats]:
-    """The share of each node's cores that is in use, 0 to 1, and its standard deviation: what is
-    measured and assumed, and partly what pods request."""
+def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> _Share:
+    """The share of each node's cores that is in use, 0 to 1: what is measured and assumed, and
+    partly what pods request."""
     requested = np.clip(view.requested_of(CPU)[nodes] / 1000 / cores, 0.0, 1.0)
-    measured, error = _measured_share(view, "cpu_percent", nodes, requested)
-    return (1 - _REQUESTED_SHARE) * measured + _REQUESTED_SHARE * requested, error
+    found = _measured_share(view, "cpu_percent", nodes, requested, requested, 0.5)
+    partly = _REQUESTED_SHARE * requested
+    return _Share(
+        (1 - _REQUESTED_SHARE) * found.value + partly,
+        found.error,
+        (1 - _REQUESTED_SHARE) * found.if_wrong + partly,
+    )
 
 
 def _memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
     """What restarts cost each request where memory runs out."""
     size = _memory_size(view, nodes)
-    used, error = _memory_used(view, nodes)
-    own = expected.memory_bytes / size
-    return over_error(lambda share: restarts_ms(out_of_memory(share + own)), used, error)
+    used, own = _memory_used(view, nodes), expected.memory_bytes / size
+    return over_error(lambda share: restarts_ms(out_of_memory(share + own)), *used)
 
 
 def _memory_size(view: ClusterView, nodes: Ints) -> Floats:
@@ -339,10 +354,11 @@ def _memory_size(view: ClusterView, nodes: Ints) -> Floats:
     return size
 
 
-def _memory_used(view: ClusterView, nodes: Ints) -> tuple[Floats, Floats]:
-    """The share of each node's memory that is in use, and its standard deviation. Where nothing
-    tells it, it is none: pods whose requests fit lack no memory by their own word."""
-    return _measured_share(view, "memory_percent", nodes, np.full(nodes.size, -np.inf))
+def _memory_used(view: ClusterView, nodes: Ints) -> _Share:
+    """The share of each node's memory that is in use. Where nothing tells it, it is none: pods
+    whose requests fit lack no memory by their own word."""
+    requested = view.requested_of(MEMORY)[nodes] / _memory_size(view, nodes)
+    return _measured_share(view, "memory_percent", nodes, requested, -np.inf, _FULLER)
 
 
 def _expectations(view: ClusterView) -> Expectations:
@@ -355,10 +371,16 @@ def _peers_at(view: ClusterView, pod: Pod) -> list[PeerAt]:
 
 
 def _measured_share(
-    view: ClusterView, metric: str, nodes: Ints, requested: Floats
-) -> tuple[Floats, Floats]:
-    """A percentage as a share, and its standard deviation: as measured, else as boards like it have
-    it, else as pods request."""
+    view: ClusterView,
+    metric: str,
+    nodes: Ints,
+    requested: Floats,
+    unknown: Floats | float,
+    others: float,
+) -> _Share:
+    """A percentage as a share: as measured, else as boards like it have it, else `unknown`.
+    requested: what pods request, as a share. A report that is wrong stands for what the board's
+    pods request, and what this share of the boards does not exceed beside that."""
     column, at = getattr(view.metrics, metric), METRICS.index(metric)
     filled = fill(view, column, nodes, LIKE_BOARDS, left_unknown, metric, "%")
     own_error = view.metrics.errors[nodes, at] / 100 if view.metrics.errors.size else 0.0
@@ -371,7 +393,12 @@ def _measured_share(
             drift = _DRIFT * np.sqrt(age_s / 60)
             error = np.minimum(np.hypot(error, drift), _LOAD_ERROR)
     share = filled.values / 100
-    return np.where(np.isnan(share), requested, share), error
+    measured = filled.is_known & ~np.isnan(share)
+    if_wrong = np.full(nodes.size, np.nan)
+    if measured.any():
+        beside = float(np.quantile((share - requested)[measured], others))
+        if_wrong[measured] = np.maximum(requested + beside, 0.0)[measured]
+    return _Share(np.where(np.isnan(share), unknown, share), error, if_wrong)
 
 
 def _users_ms(

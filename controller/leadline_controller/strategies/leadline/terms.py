@@ -16,6 +16,9 @@ MOST_BUSY = 0.95
 # the fifth degree.
 _POINTS = (-sqrt(3.0), 0.0, sqrt(3.0))
 _WEIGHTS = (1 / 6, 2 / 3, 1 / 6)
+# The chance that a report has nothing to do with the board. Reports are wrong less often; but a
+# board that reports to be idle is where all pods would go.
+WRONG = 0.2
 # The standard deviations of a wait that is measured, and of one that is taken from other boards, as
 # shares of it.
 WAIT_ERROR, UNKNOWN_WAIT_ERROR = 0.1, 0.5
@@ -39,15 +42,26 @@ class Uncertain(NamedTuple):
         return cls(value, value, np.zeros(value.shape))
 
 
-def over_error(wait_ms: Callable[[Floats], Floats], value: Floats, error: Floats) -> Uncertain:
+def over_error(
+    wait_ms: Callable[[Floats], Floats],
+    value: Floats,
+    error: Floats,
+    if_wrong: Floats | None = None,
+) -> Uncertain:
     """The wait at a value with a Gaussian error of this standard deviation, in the value's unit,
-    NaN or 0 where it has none. An error makes no wait shorter, also where the wait is limited."""
+    NaN or 0 where it has none. An error makes no wait shorter, also where the wait is limited.
+    if_wrong: what it may be with the chance of WRONG, where it is more; NaN where nothing tells."""
     spread = np.where(np.isnan(error), 0.0, error)  # many times as quick as nan_to_num
     at_value = wait_ms(value)
-    if not spread.any():
+    more = np.zeros(at_value.shape, np.bool_) if if_wrong is None else if_wrong > value
+    if not (spread.any() or more.any()):
         return Uncertain.exact(at_value)
-    found = np.array([wait_ms(value + point * spread) if point else at_value for point in _POINTS])
-    weights = np.array(_WEIGHTS)[:, np.newaxis]
+    points = [wait_ms(value + at * spread) if at else at_value for at in _POINTS]
+    weights = np.array([np.where(more, (1 - WRONG) * each, each) for each in _WEIGHTS])
+    if if_wrong is not None and more.any():
+        points.append(wait_ms(np.where(more, if_wrong, value)))
+        weights = np.concatenate((weights, np.where(more, WRONG, 0.0)[np.newaxis]))
+    found = np.array(points)
     mean = np.maximum((weights * found).sum(axis=0), at_value)
     deviation = np.sqrt((weights * (found - mean) ** 2).sum(axis=0))
     return Uncertain(at_value, mean, deviation)
@@ -102,16 +116,17 @@ class Work(NamedTuple):
             data_ms=0.0 * self.data_ms,
         )
 
-    def of(self, busy: Floats, error: Floats) -> Uncertain:
+    def of(self, busy: Floats, error: Floats, if_wrong: Floats) -> Uncertain:
         """The wait if this share of each board's cores is busy without the pod, with its standard
-        deviation; ms."""
+        deviation, and what it is if the report is wrong; ms."""
         is_data = ~np.isnan(self.data_ms)
         if is_data.all():
-            return over_error(self._data_ms, busy, error)
-        found = over_error(self._slowed_ms, busy + self.own_cores / self.cores, error)
+            return over_error(self._data_ms, busy, error, if_wrong)
+        own = self.own_cores / self.cores
+        found = over_error(self._slowed_ms, busy + own, error, if_wrong + own)
         found = found._replace(deviation=np.hypot(found.deviation, self.alone_error_ms))
         if is_data.any():
-            data = over_error(self._data_ms, busy, error)
+            data = over_error(self._data_ms, busy, error, if_wrong)
             pairs = zip(data, found, strict=True)
             return Uncertain(*(np.where(is_data, *each) for each in pairs))
         return found

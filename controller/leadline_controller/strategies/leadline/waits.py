@@ -31,12 +31,15 @@ class PodColumns(NamedTuple):
 
 
 class Boards(NamedTuple):
-    """How busy boards are without the batch, shares and standard deviations, shapes (n,)."""
+    """How busy boards are without the batch: shares, their standard deviations, and the shares if
+    the reports are wrong, shapes (n,)."""
 
     busy: Floats
     busy_error: Floats
+    busy_if_wrong: Floats
     memory: Floats
     memory_error: Floats
+    memory_if_wrong: Floats
 
 
 class Room(NamedTuple):
@@ -199,16 +202,19 @@ class Waits:
         alone_error_ms = work.alone_error_ms
         others = Uncertain(*(each[at] for each in self.others))
         worked = work._replace(replicas=work.replicas + replicas).of(
-            boards.busy[nodes] + busy, boards.busy_error[nodes]
+            boards.busy[nodes] + busy,
+            boards.busy_error[nodes],
+            boards.busy_if_wrong[nodes] + busy,
         )
         terms = [others, worked]
         if self.memory_counts:
-            used = boards.memory[nodes] + memory + self.own_memory[at]
+            more = memory + self.own_memory[at]
             terms.append(
                 over_error(
                     lambda share: restarts_ms(out_of_memory(share)),
-                    used,
+                    boards.memory[nodes] + more,
                     boards.memory_error[nodes],
+                    boards.memory_if_wrong[nodes] + more,
                 )
             )
         if self.caution is None:

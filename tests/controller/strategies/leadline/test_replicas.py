@@ -1,14 +1,21 @@
 """What the papers' experiments showed the rule `leadline`: replicas on one board, data that one
-thread handles, memory that only requests tell, and tiers of which no round trip is known."""
+thread handles, memory that only requests tell, tiers of which no round trip is known, and readings
+that are wrong."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.view import ClusterView
+from leadline_controller.framework.view import ClusterView, Floats
 from leadline_controller.strategies.leadline import Leadline
-from leadline_controller.strategies.leadline.terms import MOST_BUSY, crowded, slowdown
+from leadline_controller.strategies.leadline.terms import (
+    MOST_BUSY,
+    WRONG,
+    crowded,
+    over_error,
+    slowdown,
+)
 
 from tests.controller.builders import GIB, node, pod, view
 
@@ -72,3 +79,38 @@ def test_of_tiers_without_round_trips_the_edge_is_near_and_the_cloud_is_far() ->
     boards = [node("board"), node("cloud", tier="cloud")]
     near, far = terms_ms(view(boards), "users_ms")
     assert 0 < near < far / 5
+
+
+def test_a_board_whose_report_may_be_wrong_fills_up_and_then_is_left() -> None:
+    boards = [node("liar", gib=4), node("one", gib=4), node("two", gib=4)]
+    reported = {"memory_percent": [0.0, 50.0, 50.0], "cpu_percent": [0.0, 10.0, 10.0]}
+
+    def total_ms(gib: int) -> list[float]:
+        seen = view(boards, metrics=reported, requested={"memory": [gib * GIB, 0, 0]})
+        return [float(ms) for ms in Leadline().score(seen, pod("new"), np.arange(3)).total]
+
+    liar, one, _ = total_ms(0)
+    assert liar <= one
+    liar, one, _ = total_ms(3)
+    assert liar > 1.5 * one, "with 3 of 4 GiB requested it cannot be empty"
+
+
+@given(st.floats(0, 1), st.floats(0, 0.3), st.floats(-1, 2))
+def test_what_a_wrong_report_may_hide_makes_no_wait_shorter(
+    value: float, error: float, if_wrong: float
+) -> None:
+    def wait_ms(share: Floats) -> Floats:
+        return 100 * np.clip(share, 0, 1) ** 2
+
+    columns = np.array([value]), np.array([error])
+    without = over_error(wait_ms, *columns)
+    found = over_error(wait_ms, *columns, np.array([if_wrong]))
+    unknown = over_error(wait_ms, *columns, np.array([np.nan]))
+    assert unknown == without
+    assert found.value == without.value
+    assert found.mean >= found.value
+    if if_wrong <= value:
+        assert found.mean == without.mean
+    elif not error:
+        worse = WRONG * (wait_ms(np.array([if_wrong])) - without.value)
+        assert found.mean - found.value == pytest.approx(worse, abs=1e-9)
