@@ -22,7 +22,8 @@ from pathlib import Path
 
 from leadline_lab import network
 from leadline_lab.image_builder import layer
-from leadline_lab.lab import Lab, start_flows
+from leadline_lab.kubelets import pod_subnet
+from leadline_lab.lab import Lab, start_flows, track_connections
 from leadline_lab.spec import SERVER, SWITCH, BoardSpec
 
 from tests.kube.daemon import toolchain
@@ -42,7 +43,7 @@ STRATEGIES = ("dacs", "netsched", "response-time")
 ALONE, DECLARED, OBSERVED = "", "declared", "observed"
 MOST_A_BOARD = 4
 BEST_OF, BEST_RUN = 2000, 20
-LOAD_S, BEST_LOAD_S = 15.0, 5.0
+LOAD_S, BEST_LOAD_S = 10.0, 5.0
 # How long boards count for a report, and until the last of them is in what decisions read.
 COUNT_S, USED_S = 60.0, 75.0
 # DACS takes a pod for one that computes for a second for each MB.
@@ -69,7 +70,7 @@ class Method:
 
 METHODS = (
     Method(STOCK),
-    *(Method(name, traffic) for traffic in (ALONE, DECLARED, OBSERVED) for name in STRATEGIES),
+    *(Method(name, traffic) for traffic in (OBSERVED, DECLARED, ALONE) for name in STRATEGIES),
 )
 
 
@@ -298,6 +299,10 @@ def play(
         running = stack.enter_context(running_lab(boards, flows=True))
         stack.enter_context(kube_scheduler(running.plane))
         running.api.add_node(node(SERVER, taints=[_TAINT], address=running.lab.address()))
+        for board in over.boards:  # as a cluster has it, of which boards' own addresses are known
+            spec = {"podCIDR": (own := str(pod_subnet(running.lab.spec, board))), "podCIDRs": [own]}
+            running.api.patch(f"/api/v1/nodes/{board}", {"spec": spec})
+        track_connections(running.lab, over.boards)
         image = push_image(
             running.lab, "shop", [layer({"bin/shop": program.read_bytes()})], ["/bin/shop"]
         )
@@ -331,11 +336,14 @@ def main() -> None:
     asked.add_argument("--best", type=int, default=BEST_RUN, help="how many of the best are run")
     given = asked.parse_args()
     methods = [each for each in METHODS if given.method is None or str(each) in given.method]
+    wrong: list[str] = []
     for name in given.networks:
         for found in play(NETWORKS[name], methods, given.best):
             print(found, flush=True)
             _add(given.folder / ("runs.json" if isinstance(found, Run) else "requests.json"), found)
-            assert isinstance(found, Run) or found.is_held, found
+            if isinstance(found, Requests) and not found.is_held:
+                wrong.append(str(found))
+    assert not wrong, wrong
 
 
 def _add(file: Path, found: Run | Requests) -> None:

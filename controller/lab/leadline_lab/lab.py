@@ -226,16 +226,20 @@ def start_agents(
     ]
 
 
-def start_flows(lab: Lab, hosts: Iterable[str], period_s: float = 60.0) -> list[Process]:
-    """Have these boards count the connections of their pods, for agents with the setting `flows`.
-
-    Also those between pods of one board, where this kernel shows a bridge's packets to connection
-    tracking. The processes are called ``flows-<host>``. Raises LabError.
-    """
-    started = []
+def track_connections(lab: Lab, hosts: Iterable[str]) -> None:
+    """Have the kernel track and count the connections of these boards' pods from now on, and those
+    between pods of one board if it shows a bridge's packets to connection tracking. A connection
+    that is open already may look as if its other end had opened it. Raises LabError."""
     for host in hosts:
         for settings in (("nft", _TRACK), ("sysctl", "-qw", "net.netfilter.nf_conntrack_acct=1")):
             network.run(*network.command_in(lab.spec.namespace(host), settings))
+
+
+def start_flows(lab: Lab, hosts: Iterable[str], period_s: float = 60.0) -> list[Process]:
+    """Start leadline-flows on these boards, for agents with the setting `flows`. The processes are
+    called ``flows-<host>``. Raises LabError."""
+    started = []
+    for host in hosts:
         file = str(lab.directory / host / _FLOWS)
         options = ("--file", file, "--period-s", f"{period_s:g}")
         command = [sys.executable, "-m", "leadline_flows", *options]

@@ -18,6 +18,9 @@ from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.telemetry.traffic import CountedFlow
 
 NODE = "node/"
+# What a board sends to a pod on it is at most this much of kubelet's probes: 4 a second of 5 packets
+# each. It follows the pod, so it says nothing of where the pod should be, and is not counted.
+_MOST_PROBE_PACKETS_PER_S = 20.0
 _KEPT_S = 120.0  # the address of a pod that ended: its board's last report has yet to come
 
 
@@ -198,12 +201,17 @@ def credited(
     flow: CountedFlow, node: str, addresses: Addresses, begin_s: float, end_s: float
 ) -> Key | None:
     """As what a flow counts that the board `node` has reported for this time. None where the board
-    has no say: neither end is the board or a pod on it, and it lets nobody in from outside."""
+    has no say: neither end is the board or a pod on it, and it lets nobody in from outside; and for
+    kubelet's probes."""
     source = addresses.place(flow.source, begin_s, end_s)
     destination = addresses.place(flow.destination, begin_s, end_s)
     if source is None or destination is None:
         return None
     has_source, has_destination = source.node == node, destination.node == node
+    if has_source and has_destination and isinstance(source.who, str):
+        rarer = min(flow.packets_sent, flow.packets_received)
+        if rarer <= _MOST_PROBE_PACKETS_PER_S * (end_s - begin_s):
+            return None
     enters = flow.translated and source.is_outside and not isinstance(destination.who, str)
     if not (has_source or has_destination or enters):
         return None
