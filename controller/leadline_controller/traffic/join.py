@@ -18,8 +18,8 @@ from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.telemetry.traffic import CountedFlow
 
 NODE = "node/"
-# What a board sends to a pod on it is at most this much of kubelet's probes: 4 a second of 5 packets
-# each. It follows the pod, so it says nothing of where the pod should be, and is not counted.
+# Kubelet's probes, 4 a second of 5 packets each, are at most this much of what a board sends to its
+# own pod. They follow the pod, so they say nothing of where it should be, and are not counted.
 _MOST_PROBE_PACKETS_PER_S = 20.0
 _KEPT_S = 120.0  # the address of a pod that ended: its board's last report has yet to come
 

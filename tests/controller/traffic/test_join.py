@@ -374,7 +374,7 @@ def test_a_board_that_lies_about_its_own_pods_is_held_to_the_other_end(
 # Kubelet's probes.
 
 
-@pytest.mark.parametrize("a_second, counts", [(1, False), (4, False), (5, True)])
+@pytest.mark.parametrize(("a_second", "counts"), [(1, False), (4, False), (5, True)])
 def test_what_a_board_sends_to_its_own_pod_counts_if_it_is_more_than_probes(
     a_second: int, counts: bool
 ) -> None:
