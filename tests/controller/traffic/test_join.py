@@ -387,6 +387,6 @@ def test_what_a_board_sends_to_its_own_pod_counts_if_it_is_more_than_probes(
 
 def test_what_a_pod_sends_to_its_own_board_and_a_board_to_other_boards_pods_counts() -> None:
     cluster = trio()
-    few = {"packets": (5, 5)}
-    cluster.report("n1", flow(WEB.ip, "192.0.2.1", **few), flow("192.0.2.1", DB.ip, **few))
+    flows = (WEB.ip, "192.0.2.1"), ("192.0.2.1", DB.ip)
+    cluster.report("n1", *(flow(*ends, packets=(5, 5)) for ends in flows))
     assert names(cluster) == {("shop/web", "node/n1"), ("node/n1", "shop/db")}
