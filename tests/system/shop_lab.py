@@ -45,7 +45,7 @@ MOST_A_BOARD = 4
 BEST_OF, BEST_RUN = 2000, 20
 LOAD_S, BEST_LOAD_S = 10.0, 5.0
 # How long boards count for a report, and until the last of them is in what decisions read.
-COUNT_S, USED_S = 60.0, 75.0
+COUNT_S, USED_S = 30.0, 75.0
 # DACS takes a pod for one that computes for a second for each MB.
 _DATA_MB = "0.02"
 # NetSched is the paper's without it: more than its other points together.
