@@ -17,6 +17,7 @@ from operator import add, sub
 
 import numpy as np
 
+from leadline_controller.cluster.pod_lives import PodLives
 from leadline_controller.framework.assumed_load import (
     BoardSize,
     Expectations,
@@ -105,6 +106,7 @@ class RecentPods:
         self._unix_offset_s = unix_offset_s
         self._pods: dict[str, dict[str, _Recent]] = {}  # by node and uid
         self._growths: dict[str, _Growth] = {}
+        self._lives = PodLives()
         self._samples: dict[Service, deque[PodUse]] = {}
         self._dirty: set[str] = set()  # nodes to count again
         self._placed: list[tuple[str, _Recent]] = []  # pods to add, on nodes that else stay
@@ -119,6 +121,7 @@ class RecentPods:
     def put(self, pod: Pod, node: str) -> None:
         """The pod is on the node, as its binding, the assumption of that, or the start of its
         containers shows."""
+        self._lives.run(pod)
         pods = self._pods.setdefault(node, {})
         known = pods.get(pod.uid)
         if known is None and pod.runs_s is None:
@@ -141,6 +144,8 @@ class RecentPods:
             known = pods.setdefault(pod.uid, _Recent(pod, now_s))
             known.pod, known.is_gone = pod, True
             known.runs_s, known.ended_s = min(known.runs_s, now_s), min(known.ended_s, now_s)
+            if (offset_s := self._unix_offset_s()) is not None:
+                self._lives.end(pod, now_s + offset_s)
         self._spoil(node)
         self._dirty.add(node)
 
@@ -170,6 +175,7 @@ class RecentPods:
         if now_s - self._swept_s >= _SWEEP_S:
             self._dirty.update(self._pods)
             self._swept_s = now_s
+            self._expect_lives(now_s)
         is_new = measured is not self.measured
         if is_new:
             self._take_in(measured)
@@ -193,6 +199,13 @@ class RecentPods:
                         self._sums[column] = self._sums[column].copy()
                         self._sums[column][at] = total
         self.metrics = measured.with_values(self._sums)
+
+    def _expect_lives(self, now_s: float) -> None:
+        if (offset_s := self._unix_offset_s()) is None:
+            return
+        lives = self._lives.lives(now_s + offset_s, self.expected.lives)
+        if lives is not self.expected.lives:
+            self.expected = replace(self.expected, lives=lives)
 
     def _take_in(self, measured: NodeMetrics) -> None:
         changed = np.flatnonzero((measured.measured_at_s != self._at_s).any(axis=1)).tolist()

@@ -66,6 +66,20 @@ class BoardSize(NamedTuple):
         return PodUse(*amounts, *added[2:])
 
 
+class Lives(NamedTuple):
+    """Of the pods of a workload."""
+
+    ran_s: float  # how long all of them ran together until now, those that still run as well
+    ended: int  # how many have ended
+
+    def expected_s(self, prior_s: float) -> float:
+        """How long a pod is expected to run: of exponential lives the estimate with the most
+        likelihood, all time that was seen over all ends that were seen, so that one that still
+        runs counts, too. prior_s: what is expected of a workload without pods; it counts as one
+        pod that ended after so long."""
+        return (self.ran_s + prior_s) / (self.ended + 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Expectations:
     """What pods are expected to use. Of CPU and memory the first counts that tells: `usage`,
@@ -76,6 +90,12 @@ class Expectations:
     usage: Mapping[Service, tuple[float, float]] = field(default_factory=dict)
     # By how much boards' values grew with each pod of a workload.
     learned: Mapping[Service, PodUse] = field(default_factory=dict)
+    lives: Mapping[Service, Lives] = field(default_factory=dict)
+
+    def life_s(self, pod: Pod, prior_s: float) -> float:
+        """How long this pod is expected to run; prior_s: if nothing is known of its workload."""
+        known = self.lives.get(workload_of(pod)) if self.lives else None
+        return prior_s if known is None else known.expected_s(prior_s)
 
     def of(self, pod: Pod) -> PodUse:
         """What this pod is expected to use."""

@@ -71,8 +71,8 @@ class PeerAt:
 
 
 def reads_main_peer(strategy: object) -> bool:
-    """Whether a strategy takes the main peer of a pod as its user: it has an option `main_peer`,
-    and that is on."""
+    """Whether a strategy takes the main peer of a pod as its user: it has an option or an attribute
+    `main_peer`, and that is on."""
     return getattr(strategy, "main_peer", "off") == "on"
 
 

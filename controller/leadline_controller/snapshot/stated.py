@@ -8,7 +8,7 @@ from math import nan
 import numpy as np
 from msgspec import Struct
 
-from leadline_controller.framework.assumed_load import Expectations, PodUse
+from leadline_controller.framework.assumed_load import Expectations, Lives, PodUse
 from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import Layer
 from leadline_controller.framework.options import OptionValue
@@ -51,6 +51,9 @@ class StatedRule:
     letter: bool = False
     assumed_load: bool = True
     seed: int | None = None
+
+
+_MOST_ENDED = 2**53  # a whole number up to this is exact
 
 
 def read_rule(root: Fields) -> StatedRule | None:
@@ -167,15 +170,23 @@ def read_expectations(root: Fields) -> Expectations:
     """What pods are expected to use, by workload."""
     usage: dict[Service, tuple[float, float]] = {}
     learned: dict[Service, PodUse] = {}
+    lives: dict[Service, Lives] = {}
     for entry in root.objects("expected_use"):
-        entry.only("namespace", "labels", "uid", "measured", "learned")
+        entry.only("namespace", "labels", "uid", "measured", "learned", "lives")
         workload = read_workload(entry)
         if entry.has("measured"):
             cpu_cores, memory_bytes = _use(entry.object("measured"), PodUse._fields[:2])
             usage[workload] = cpu_cores, memory_bytes
         if entry.has("learned"):
             learned[workload] = PodUse(*_use(entry.object("learned"), PodUse._fields))
-    return Expectations(usage, learned)
+        if entry.has("lives"):
+            stated = entry.object("lives")
+            stated.only(*Lives._fields)
+            lives[workload] = Lives(
+                stated.number("ran_s", MAX_VALUE) or 0.0,
+                stated.integer("ended", 0, _MOST_ENDED) or 0,
+            )
+    return Expectations(usage, learned, lives)
 
 
 def read_workload(entry: Fields) -> Service:

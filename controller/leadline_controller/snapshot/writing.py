@@ -345,7 +345,7 @@ def _expected_use(snapshot: Snapshot, names: Names) -> Iterator[Manifest]:
     if assumed is None:
         return
     expected = assumed.expected
-    known = expected.usage.keys() | expected.learned.keys()
+    known = expected.usage.keys() | expected.learned.keys() | expected.lives.keys()
     if not known:
         return
     workloads = {workload_of(pod) for pod in snapshot.every_pod()} & known
@@ -355,4 +355,6 @@ def _expected_use(snapshot: Snapshot, names: Names) -> Iterator[Manifest]:
             found["measured"] = _known(dict(zip(USE, usage, strict=False)))
         if (learned := expected.learned.get(workload)) is not None:
             found["learned"] = _known(learned._asdict())
+        if (lives := expected.lives.get(workload)) is not None:
+            found["lives"] = lives._asdict()
         yield found

@@ -8,6 +8,7 @@ DEFAULT_STRATEGY = "dacs"
 STRATEGIES = StrategyRegistry(
     __name__,
     {
+        "leadline": "leadline:Leadline",
         "netsched": "netsched:NetSched",
         "dacs": "dacs:Dacs",
         "kubedsm": "kubedsm:KubeDsm",

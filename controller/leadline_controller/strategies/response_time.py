@@ -16,6 +16,7 @@ from leadline_controller.framework.peers import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
+    gateway_round_trips_ms,
     profiled_ms,
     profiling_ms,
     round_trips_ms,
@@ -220,14 +221,7 @@ def _replicas(view: ClusterView, pod: Pod) -> Ints:
 def _ping_ms(view: ClusterView, pod: Pod, peer: PeerAt | None) -> tuple[Floats, Bools]:
     """Round trip from the gateway of the requests to each node, ms, NaN if not measured, and the
     nodes that are the gateway, shapes (n,). peer: the gateway, if no user node is."""
-    gateways = view.table.mask("masters", lambda node: node.is_control_plane)
-    if (user := view.user_node(pod)) is not None:
-        return view.links.rtt_ms_from(user), np.arange(len(view)) == user
-    if peer is not None:
+    user = view.user_node(pod)
+    if user is None and peer is not None:
         return user_round_trips_ms(view, peer)
-    if not gateways.any():
-        everyone = view.table.mask("all", lambda _: True)
-        return view.links.rtt_mean_and_deviation_ms(everyone)[0], gateways
-    mean_ms = view.links.rtt_mean_and_deviation_ms(gateways)[0]
-    alone = np.count_nonzero(gateways) == 1
-    return mean_ms, gateways if alone else np.zeros(len(view), np.bool_)
+    return gateway_round_trips_ms(view, user)

@@ -18,6 +18,7 @@ from leadline_controller.framework.view import METRICS, ClusterView
 from leadline_controller.preferences import rule
 from leadline_controller.rescheduling.plan import Plan, PlanLimits, plan_moves
 from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.strategies.leadline import Leadline
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.strategies.response_time import ResponseTime
 
@@ -31,6 +32,7 @@ STRATEGIES: list[Strategy] = [
     Dacs(lambda_s=0.0),
     Dacs(),
     ResponseTime(),
+    Leadline(),
     NetSched(peers=6.0),
     NetSched(cpu=0.0, memory=0.0, disk=0.0, peers=1.0),
 ]
@@ -108,7 +110,9 @@ def test_after_one_move_at_most_two_that_talk_stay(
     assert len(again.stays) == 2
 
 
-@pytest.mark.parametrize("strategy", [Dacs(lambda_s=0.0), ResponseTime(), NetSched(peers=20.0)])
+@pytest.mark.parametrize(
+    "strategy", [Dacs(lambda_s=0.0), ResponseTime(), Leadline(), NetSched(peers=20.0)]
+)
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_pod_moves_to_its_peer(strategy: Strategy, declared: bool) -> None:
     peers = (DeclaredPeer("db", 2.0, 50.0),) if declared else ()

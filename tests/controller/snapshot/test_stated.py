@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.assumed_load import Lives
 from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.framework.view import METRICS
@@ -80,6 +81,7 @@ STATED: dict[str, Any] = {
             "labels": {"app": "web"},
             "measured": {"cpu_cores": 0.5, "memory_bytes": 1e8},
             "learned": {"cpu_cores": 0.4, "packets_sent_per_s": 7},
+            "lives": {"ran_s": 7200, "ended": 3},
         },
         {"namespace": "default", "uid": "uid-x", "measured": {"cpu_cores": 1}},
     ],
@@ -132,6 +134,7 @@ def test_strategies_read_what_is_assumed_as_well(snapshot: Snapshot) -> None:
     assert view.assumed is not None
     assert view.assumed.rates_unknown.tolist() == [1, 0, 0]
     use = view.assumed.expected.of(snapshot.pods[0])
+    assert [*view.assumed.expected.lives.values()] == [Lives(7200.0, 3)]
     assert (use.cpu_cores, use.memory_bytes, use.packets_sent_per_s) == (0.5, 1e8, 7)
     assert math.isnan(use.disk_bytes_per_s)
 
@@ -265,6 +268,7 @@ def test_the_traffic_is_that_of_each_pod_of_a_workload(snapshot: Snapshot) -> No
         (("reservations", 0, "for"), 1, "reservations[0].for: unknown field"),
         (("problems", 0, "pod"), 1, "problems[0].pod: expected text"),
         (("expected_use", 0, "measured"), {"disk": 1}, "expected_use[0].measured.disk: unknown"),
+        (("expected_use", 0, "lives"), {"ended": -1}, "expected_use[0].lives.ended: expected a"),
         (("expected_use", 0, "namespace"), None, "expected_use[0].namespace: expected text"),
         (("traffic", "more"), 1, "traffic.more: unknown field"),
         (("traffic", "workloads", 0, "peers", 1, "node"), "z", "traffic.workloads[0].peers[1]."),

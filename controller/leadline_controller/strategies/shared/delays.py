@@ -55,6 +55,21 @@ def slowest(known_mbps: Floats) -> float:
     return float(known_mbps.min()) if known_mbps.size else 8.0
 
 
+def gateway_round_trips_ms(view: ClusterView, user: int | None) -> tuple[Floats, Bools]:
+    """Round trip from where requests enter the cluster to each node, ms, NaN if not measured, and
+    the nodes where they enter, shapes (n,). user: that node, if it is known; else the mean over the
+    control plane nodes, else, if there are none, the mean over all other nodes."""
+    if user is not None:
+        return view.links.rtt_ms_from(user), np.arange(len(view)) == user
+    gateways = view.table.mask("masters", lambda node: node.is_control_plane)
+    if not gateways.any():
+        everyone = view.table.mask("all", lambda _: True)
+        return view.links.rtt_mean_and_deviation_ms(everyone)[0], gateways
+    mean_ms = view.links.rtt_mean_and_deviation_ms(gateways)[0]
+    alone = np.count_nonzero(gateways) == 1
+    return mean_ms, gateways if alone else np.zeros(len(view), np.bool_)
+
+
 def unknown_rtt_option() -> Any:
     """The option that `round_trips_ms` needs."""
     help_text = "round trip when none was ever measured"
