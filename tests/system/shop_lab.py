@@ -39,7 +39,7 @@ from tests.system.shop_table import BEST, Requests, Run
 from tests.system.shop_users import Users
 
 STOCK = "kube-scheduler"
-STRATEGIES = ("dacs", "netsched", "response-time")
+STRATEGIES = ("leadline", "dacs", "netsched", "response-time")
 ALONE, DECLARED, OBSERVED = "", "declared", "observed"
 MOST_A_BOARD = 4
 BEST_OF, BEST_RUN = 2000, 20
