@@ -31,11 +31,12 @@ from leadline_controller.parsing.addresses import read_unicast
 # A peer on more nodes is everywhere, and no node is nearer to it than others.
 _EVERYWHERE = 32
 _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
-# With a connection that stays open no new ones are counted, and requests are far fewer than
-# packets: at most so many packets of the rarer direction are taken to be one.
-_PACKETS_OF_A_REQUEST = 36.0
-# Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
-_FEWEST_PER_MBPS, _MOST_PER_MBPS = 1.0, 16.0
+# A request over HTTP was 1 packet of the rarer direction in the lab's shop if its answer is small
+# and the next one comes soon, and 3 with an answer of 20 kB; on a connection of its own it is 5.
+# Where no new connections tell more, at most so many are taken to be one, so 2 are expected (`make
+# shop-lab`). A long transfer has far more: one for each 3 kB, or for each 64 kB with GRO.
+_PACKETS_OF_A_REQUEST = 4.0
+_REQUESTS_PER_MBPS = 4.0  # where nothing tells the requests: of 31 kB each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -351,7 +352,7 @@ def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float,
     if same:
         least = sum(each.least_requests_per_s for each in same)
         return least, sum(each.most_requests_per_s for each in same)
-    return declared.mbps * _FEWEST_PER_MBPS, declared.mbps * _MOST_PER_MBPS
+    return declared.mbps * _REQUESTS_PER_MBPS, declared.mbps * _REQUESTS_PER_MBPS
 
 
 def _expected(weights: Floats, values: Floats) -> Floats:
