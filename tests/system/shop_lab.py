@@ -35,7 +35,7 @@ from tests.lab.lab_images import HTTP_PORT, push_image
 from tests.lab.running import PODS, RunningLab, is_ready, running_lab, running_pod
 from tests.system.daemons import eventually
 from tests.system.shop_model import NETWORKS, SHOP, USER, Network, flows, mean_ms, promising
-from tests.system.shop_table import BEST, Requests, Run
+from tests.system.shop_table import BEST, Requests, Run, read, table
 from tests.system.shop_users import Users
 
 STOCK = "kube-scheduler"
@@ -343,6 +343,7 @@ def main() -> None:
             _add(given.folder / ("runs.json" if isinstance(found, Run) else "requests.json"), found)
             if isinstance(found, Requests) and not found.is_held:
                 wrong.append(str(found))
+    print(*table(read(given.folder)), sep="\n")
     assert not wrong, wrong
 
 

@@ -97,8 +97,12 @@ def _mean_ms(run: Run) -> float:
 def main() -> None:
     """Print the table of FOLDER/runs.json."""
     (folder,) = sys.argv[1:]
-    runs = [Run(**each) for each in json.loads((Path(folder) / "runs.json").read_text())]
-    print(*table(runs), sep="\n")
+    print(*table(read(Path(folder))), sep="\n")
+
+
+def read(folder: Path) -> Sequence[Run]:
+    """The runs that a folder has."""
+    return [Run(**each) for each in json.loads((folder / "runs.json").read_text())]
 
 
 if __name__ == "__main__":
