@@ -44,8 +44,7 @@ ALONE, DECLARED, OBSERVED = "", "declared", "observed"
 MOST_A_BOARD = 4
 BEST_OF, BEST_RUN = 2000, 20
 LOAD_S, BEST_LOAD_S = 10.0, 5.0
-# How long boards count for a report, and until the last of them is in what decisions read.
-COUNT_S, USED_S = 30.0, 75.0
+COUNT_S = 30.0  # for a report
 # DACS takes a pod for one that computes for a second for each MB.
 _DATA_MB = "0.02"
 # NetSched is the paper's without it: more than its other points together.
@@ -194,9 +193,8 @@ class Shop:
                     Requests(name, *pair, asked=rate, least=counted[pair][0], most=counted[pair][1])
                     for pair, rate in per_s.items()
                 ]
-                # A decision reads the graph once a minute. The first time one board has reported.
-                time.sleep(USED_S)
                 self._has_counted = True
+            eventually(self._used, lambda found: found >= before.keys(), "it is used", 150, 1)
             yield
             stop_processes(lab.spec.name, *(each.name for each in counting))
 
@@ -219,6 +217,16 @@ class Shop:
                 bounds = (edge.get(f"requests_{each}_per_s", 0.0) for each in ("least", "most"))
                 found[caller, to] = (next(bounds), next(bounds))
         return found
+
+    def _used(self) -> set[tuple[str, str]]:
+        """Each two services of which decisions know that they talk: they read it once a minute."""
+        traffic = self._running.ask("snapshot").get("traffic", {})
+        return {
+            (each["labels"]["app"], peer["workload"]["labels"]["app"])
+            for each in traffic.get("workloads", [])
+            for peer in each["peers"]
+            if "workload" in peer
+        }
 
     def _start_controller(self, method: Method) -> None:
         if not (method.traffic == OBSERVED and self._has_counted):
