@@ -178,12 +178,15 @@ def running_lab(
     sizes: Mapping[str, Size] | None = None,
     name: str = "",
     kubelet: Mapping[str, Any] | None = None,
+    *,
+    flows: bool = False,
 ) -> Iterator[RunningLab]:
     """Yield a lab of these boards, all Ready, with an agent on each and on the server.
 
     `controllers` run beside the one for nodes. A board without a size offers the whole machine. The
     lab is named freshly, unless `name` says otherwise, and removed with all that runs on it.
-    `kubelet`: fields of each kubelet's configuration.
+    `kubelet`: fields of each kubelet's configuration. `flows`: agents report what is counted by
+    those that `leadline_lab.lab.start_flows` starts.
     """
     end_stale_labs()
     binaries = kubelet_binaries()
@@ -197,7 +200,7 @@ def running_lab(
         lab = labs.up(spec)
         stack.callback(labs.down, spec.name)
         broker = start_broker(lab, BROKER_PORT)
-        start_agents(lab, AgentSettings(CLUSTER, *broker, interval_s=1))
+        start_agents(lab, AgentSettings(CLUSTER, *broker, interval_s=1, flows=flows))
         kubeconfig = start_kubelets(lab, plane.kubeconfig, binaries, config)
         running = RunningLab(lab, plane, kubeconfig)
         wait_ready(running.api, {board.name for board in boards})

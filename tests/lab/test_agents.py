@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 from leadline_agent.config import load
 from leadline_lab.broker import start_broker
-from leadline_lab.lab import AgentSettings, Lab, agent_command, start_agents
+from leadline_lab.lab import (
+    AgentSettings,
+    Lab,
+    agent_command,
+    start_agents,
+    start_flows,
+    track_connections,
+)
 
 from tests.lab.inventory import stop_processes
+from tests.system.daemons import eventually
 
 
 def test_the_agent_accepts_its_file(tmp_path: Path) -> None:
@@ -19,6 +27,21 @@ def test_the_agent_accepts_its_file(tmp_path: Path) -> None:
     assert read.state_dir == tmp_path / "n2"
     assert (read.broker.host, read.broker.port, read.broker.tls) == ("10.77.0.254", 1883, None)
     assert read.probe.address == "10.77.0.2"
+    assert read.flows is None
+
+
+@pytest.mark.network
+def test_an_agent_reads_what_its_board_counts(shaped_lab: Lab) -> None:
+    settings = AgentSettings("attic", "10.77.0.254", flows=True)
+    command = agent_command(shaped_lab.directory / "n2", "10.77.0.2", settings)
+    file = load(Path(command[-1]), {}).flows
+    assert file is not None
+    track_connections(shaped_lab, ["n2"])
+    (counting,) = start_flows(shaped_lab, ["n2"], period_s=1)
+    text = eventually(lambda: file.exists() and file.read_text(), bool, "the board counts")
+    assert '"flows":[' in str(text)
+    stop_processes(shaped_lab.spec.name, "flows-n2")
+    assert not counting.running
 
 
 @pytest.mark.network

@@ -9,22 +9,21 @@ by chance, are run as well. `make shop-lab` runs it; it needs root.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from http.client import HTTPConnection
 from pathlib import Path
-from random import Random
 
 from leadline_lab import network
 from leadline_lab.image_builder import layer
-from leadline_lab.lab import Lab
+from leadline_lab.kubelets import pod_subnet
+from leadline_lab.lab import Lab, start_flows, track_connections
 from leadline_lab.spec import SERVER, SWITCH, BoardSpec
 
 from tests.kube.daemon import toolchain
@@ -35,24 +34,17 @@ from tests.lab.inventory import stop_processes
 from tests.lab.lab_images import HTTP_PORT, push_image
 from tests.lab.running import PODS, RunningLab, is_ready, running_lab, running_pod
 from tests.system.daemons import eventually
-from tests.system.shop_model import (
-    MIX,
-    NETWORKS,
-    SHOP,
-    USER,
-    Network,
-    flows,
-    mean_ms,
-    percentile,
-    promising,
-)
+from tests.system.shop_model import NETWORKS, SHOP, USER, Network, flows, mean_ms, promising
+from tests.system.shop_table import BEST, Requests, Run, read, table
+from tests.system.shop_users import Users
 
 STOCK = "kube-scheduler"
-STRATEGIES = ("dacs", "netsched", "response-time")
-ALONE, DECLARED = "", "declared"
+STRATEGIES = ("leadline", "dacs", "netsched", "response-time")
+ALONE, DECLARED, OBSERVED = "", "declared", "observed"
 MOST_A_BOARD = 4
 BEST_OF, BEST_RUN = 2000, 20
-LOAD_S, USERS = 15.0, 3
+LOAD_S, BEST_LOAD_S = 10.0, 5.0
+COUNT_S = 30.0  # for a report
 # DACS takes a pod for one that computes for a second for each MB.
 _DATA_MB = "0.02"
 # NetSched is the paper's without it: more than its other points together.
@@ -77,27 +69,8 @@ class Method:
 
 METHODS = (
     Method(STOCK),
-    *(Method(name, traffic) for name in STRATEGIES for traffic in (ALONE, DECLARED)),
+    *(Method(name, traffic) for traffic in (OBSERVED, DECLARED, ALONE) for name in STRATEGIES),
 )
-
-
-@dataclass(frozen=True)
-class Run:
-    """What users saw. nodes: service -> board. modelled_ms: the mean of the model there."""
-
-    network: str
-    method: str
-    nodes: Mapping[str, str]
-    took_ms: Sequence[float]
-    modelled_ms: float
-
-    def __str__(self) -> str:
-        where = " ".join(f"{name}:{at}" for name, at in self.nodes.items())
-        return (
-            f"{self.network:6} {self.method:24} p50 {percentile(self.took_ms, 0.5):7.1f} ms  "
-            f"p95 {percentile(self.took_ms, 0.95):7.1f} ms  of {len(self.took_ms)}  "
-            f"model {self.modelled_ms:6.1f} ms  {where}"
-        )
 
 
 class Shop:
@@ -105,7 +78,11 @@ class Shop:
 
     def __init__(self, running: RunningLab, over: Network, image: str) -> None:
         self._running, self._network, self._image = running, over, image
-        self._made = 0
+        self._users = Users(running.lab.spec.namespace(SERVER))
+        self._made, self._front = 0, ""
+        self._has_counted = False
+        # Of each two services what they asked each other, and what boards counted, per second.
+        self.requests: Sequence[Requests] = ()
         self._declared = _declared()
         for name in SHOP:
             ports = [{"port": HTTP_PORT}]
@@ -120,24 +97,27 @@ class Shop:
         peers = self._declared if method.traffic == DECLARED else {}
         pods = {name: self._create(name, scheduler, peers.get(name, "")) for name in SHOP}
         self._wait_ready(pods.values())
-        for name in SHOP:  # a rollout of one after the other
-            self._delete([pods[name]])
-            pods[name] = self._create(name, scheduler, peers.get(name, ""))
-            self._wait_ready([pods[name]])
-        took_ms, nodes = self._use(pods)
+        with self._observed(pods) if method.traffic == OBSERVED else nullcontext():
+            for name in SHOP:  # a rollout of one after the other
+                self._delete([pods[name]])
+                pods[name] = self._create(name, scheduler, peers.get(name, ""))
+                self._wait_ready([pods[name]])
+                if method.traffic == OBSERVED:
+                    self._tell(pods)
+        took_ms, nodes = self._use(pods, LOAD_S)
         self._delete(pods.values())
         if method.scheduler != STOCK:
             stop_processes(self._running.lab.spec.name, "controller")
         return self._run_of(str(method), nodes, took_ms)
 
-    def run_best(self) -> Iterator[Run]:
-        """Run the placements that the model expects to be the quickest."""
-        for placed in promising(self._network, MOST_A_BOARD, BEST_OF, BEST_RUN, seed=1):
+    def run_best(self, count: int) -> Iterator[Run]:
+        """Run so many placements that the model expects to be the quickest."""
+        for placed in promising(self._network, MOST_A_BOARD, BEST_OF, count, seed=1):
             pods = {name: self._create(name, "nobody", "", placed[name]) for name in SHOP}
             self._wait_ready(pods.values())
-            took_ms, nodes = self._use(pods)
+            took_ms, nodes = self._use(pods, BEST_LOAD_S, warm_s=1.0)
             self._delete(pods.values())
-            yield self._run_of("best", nodes, took_ms)
+            yield self._run_of(BEST, nodes, took_ms)
 
     def _run_of(self, what: str, nodes: Mapping[str, str], took_ms: Sequence[float]) -> Run:
         return Run(self._network.name, what, nodes, took_ms, mean_ms(self._network, nodes))
@@ -180,54 +160,79 @@ class Shop:
         for name in gone:
             self._running.wait_gone(name)
 
-    def _use(self, pods: Mapping[str, str]) -> tuple[list[float], dict[str, str]]:
-        found = {name: self._pod(pod) for name, pod in pods.items()}
-        addresses = {name: pod["status"]["podIP"] for name, pod in found.items()}
-        for address in addresses.values():
-            with closing(self._connected(address)) as client:
-                client.request("PUT", "/peers", json.dumps(addresses))
-                assert client.getresponse().status == 200
-        self._load(addresses["front"], 3.0, seed=0)  # connections are made, links are known
-        took_ms = self._load(addresses["front"], LOAD_S, seed=1)
-        return took_ms, {name: pod["spec"]["nodeName"] for name, pod in found.items()}
+    def _tell(self, pods: Mapping[str, str]) -> dict[str, str]:
+        """Tell each service the addresses of all, and return these."""
+        found = {name: self._pod(pod)["status"]["podIP"] for name, pod in pods.items()}
+        self._front = found["front"]
+        self._users.tell(found)
+        return found
 
-    def _load(self, front: str, duration_s: float, seed: int) -> list[float]:
-        """How long each request took, ms, of users that each wait for the answer before the
-        next."""
-        took_ms: list[float] = []
-        failed: list[str] = []
-        ends_s = time.monotonic() + duration_s
+    def _use(
+        self, pods: Mapping[str, str], load_s: float, warm_s: float = 3.0
+    ) -> tuple[Sequence[float], dict[str, str]]:
+        addresses = self._tell(pods)
+        self._users.took_ms(addresses["front"], warm_s, seed=0)  # connections are made
+        took_ms = self._users.took_ms(addresses["front"], load_s, seed=1)
+        return took_ms, {name: self._pod(pod)["spec"]["nodeName"] for name, pod in pods.items()}
 
-        def user(number: int) -> None:
-            random = Random(seed * USERS + number)
-            with closing(self._connected(front)) as client:
-                while time.monotonic() < ends_s:
-                    (doing,) = random.choices(list(MIX), list(MIX.values()))
-                    began_s = time.monotonic()
-                    client.request("GET", f"/{doing}")
-                    answer = client.getresponse()
-                    body = answer.read()
-                    took_ms.append(1000 * (time.monotonic() - began_s))
-                    if answer.status != 200:
-                        failed.append(f"{doing}: {answer.status} {body[:80]!r}")
+    @contextmanager
+    def _observed(self, pods: Mapping[str, str]) -> Iterator[None]:
+        """Users use the shop until the block ends, and their boards count. pods: of each service,
+        now. It begins once decisions know who talks to whom."""
+        lab = self._running.lab
+        addresses = self._tell(pods)
+        with self._users.busy(lambda: self._front):
+            before, began_s = self._asked(addresses), time.monotonic()
+            counting = start_flows(lab, self._network.boards, COUNT_S)
+            eventually(self._counted, lambda found: found.keys() >= before.keys(), "edges", 300, 1)
+            if not self._has_counted:
+                after, took_s = self._asked(addresses), time.monotonic() - began_s
+                per_s = {pair: (after[pair] - before[pair]) / took_s for pair in before}
+                counted, name = self._counted(), self._network.name
+                self.requests = [
+                    Requests(name, *pair, asked=rate, least=counted[pair][0], most=counted[pair][1])
+                    for pair, rate in per_s.items()
+                ]
+                self._has_counted = True
+            eventually(self._used, lambda found: found >= before.keys(), "it is used", 150, 1)
+            yield
+            stop_processes(lab.spec.name, *(each.name for each in counting))
 
-        users = [threading.Thread(target=user, args=(number,)) for number in range(USERS)]
-        for each in users:
-            each.start()
-        for each in users:
-            each.join()
-        assert took_ms, "no user had an answer"
-        assert not failed, failed[:3]
-        return took_ms
+    def _asked(self, addresses: Mapping[str, str]) -> dict[tuple[str, str], int]:
+        """How often services have asked each other, by their own word."""
+        return {
+            (caller, to): count
+            for caller, address in addresses.items()
+            for to, count in self._users.ask(address, "/asked").items()
+        }
 
-    def _connected(self, address: str) -> HTTPConnection:
-        namespace = self._running.lab.spec.namespace(SERVER)
-        client = HTTPConnection(address, HTTP_PORT)
-        client.sock = network.connect_in(namespace, (address, HTTP_PORT))
-        client.sock.settimeout(60)
-        return client
+    def _counted(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """Of each two services that talk the least and the most requests a second, as boards
+        counted."""
+        found = {}
+        for edge in self._running.ask("traffic")["edges"]:
+            ends = [edge[end].rpartition("/")[2] for end in ("source", "destination")]
+            caller, to = (end.rpartition("-")[0] for end in ends)  # pods stand for their service
+            if caller in SHOP and to in SHOP and "hour" in edge:
+                bounds = (edge.get(f"requests_{each}_per_s", 0.0) for each in ("least", "most"))
+                found[caller, to] = (next(bounds), next(bounds))
+        return found
+
+    def _used(self) -> set[tuple[str, str]]:
+        """Each two services of which decisions know that they talk: they read it once a minute."""
+        traffic = self._running.ask("snapshot").get("traffic", {})
+        return {
+            (each["labels"]["app"], peer["workload"]["labels"]["app"])
+            for each in traffic.get("workloads", [])
+            for peer in each["peers"]
+            if "workload" in peer
+        }
 
     def _start_controller(self, method: Method) -> None:
+        if not (method.traffic == OBSERVED and self._has_counted):
+            # What boards counted for another method is not known to this one.
+            for file in self._running.lab.directory.glob("decisions.db*"):
+                file.unlink()
         options = _WITH_PEERS.get(method.scheduler, "") if method.traffic else ""
         self._running.start_controller(
             f'[strategy]\nname = "{method.scheduler}"\n{options}'
@@ -288,17 +293,24 @@ def _split(lab: Lab, over: Network) -> None:
     lab.start(SWITCH, "trunk", [*relay, "--delay-ms", f"{over.trunk_delay_ms:g}"])
 
 
-def play(over: Network, methods: Sequence[Method] = METHODS, *, best: bool = True) -> Iterator[Run]:
-    """Build a lab with this network, and have each method place the shop there."""
+def play(
+    over: Network, methods: Sequence[Method] = METHODS, best: int = BEST_RUN
+) -> Iterator[Run | Requests]:
+    """Build a lab with this network, and have each method place the shop there; then run so many
+    of the best placements."""
     boards = [
         BoardSpec(name, rate, over.delays_ms.get(name, 0.0))
         for name, rate in over.rates_mbps.items()
     ]
     program = built_module(Path(__file__).with_name("shop"), toolchain(), os.environ)
     with ExitStack() as stack:
-        running = stack.enter_context(running_lab(boards))
+        running = stack.enter_context(running_lab(boards, flows=True))
         stack.enter_context(kube_scheduler(running.plane))
         running.api.add_node(node(SERVER, taints=[_TAINT], address=running.lab.address()))
+        for board in over.boards:  # as a cluster has it, of which boards' own addresses are known
+            spec = {"podCIDR": (own := str(pod_subnet(running.lab.spec, board))), "podCIDRs": [own]}
+            running.api.patch(f"/api/v1/nodes/{board}", {"spec": spec})
+        track_connections(running.lab, over.boards)
         image = push_image(
             running.lab, "shop", [layer({"bin/shop": program.read_bytes()})], ["/bin/shop"]
         )
@@ -311,8 +323,8 @@ def play(over: Network, methods: Sequence[Method] = METHODS, *, best: bool = Tru
         shop = Shop(running, over, image)
         for method in methods:
             yield shop.run(method)
-        if best:
-            yield from shop.run_best()
+        yield from shop.requests
+        yield from shop.run_best(best)
 
 
 def _wait(running: RunningLab, name: str) -> None:
@@ -323,16 +335,30 @@ def _wait(running: RunningLab, name: str) -> None:
 
 
 def main() -> None:
-    """Play all networks, or those that are named; the runs are added to FOLDER/runs.json."""
-    folder, *names = sys.argv[1:]
-    file = Path(folder) / "runs.json"
+    """Play all networks, or those that are named; what comes of it is added to FOLDER/runs.json and
+    requests.json."""
+    asked = argparse.ArgumentParser(prog="shop_lab", description=__doc__)
+    asked.add_argument("folder", type=Path)
+    asked.add_argument("networks", nargs="*", default=[*NETWORKS], metavar="NETWORK")
+    asked.add_argument("--method", action="append", help="by default all", metavar="METHOD")
+    asked.add_argument("--best", type=int, default=BEST_RUN, help="how many of the best are run")
+    given = asked.parse_args()
+    methods = [each for each in METHODS if given.method is None or str(each) in given.method]
+    wrong: list[str] = []
+    for name in given.networks:
+        for found in play(NETWORKS[name], methods, given.best):
+            print(found, flush=True)
+            _add(given.folder / ("runs.json" if isinstance(found, Run) else "requests.json"), found)
+            if isinstance(found, Requests) and not found.is_held:
+                wrong.append(str(found))
+    print(*table(read(given.folder)), sep="\n")
+    assert not wrong, wrong
+
+
+def _add(file: Path, found: Run | Requests) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    runs = json.loads(file.read_text()) if file.exists() else []
-    for name in names or NETWORKS:
-        for run in play(NETWORKS[name]):
-            runs.append(asdict(run))
-            file.write_text(json.dumps(runs))
-            print(run, flush=True)
+    known = json.loads(file.read_text()) if file.exists() else []
+    file.write_text(json.dumps([*known, asdict(found)]))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,13 @@ from leadline_lab.state import LabState
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool"}
 CONTROLLER = "controller"
 _CLAIM = "claim"
+_FLOWS = "flows.json"
+# As kube-proxy's rules do: without a rule that reads it, the kernel tracks no connection.
+_TRACK = (
+    "add table inet leadline; "
+    "add chain inet leadline forwarded { type filter hook forward priority 0; policy accept; }; "
+    "add rule inet leadline forwarded ct state new counter"
+)
 _RELAY_START_S = 20.0
 _CONTROLLER_START_S = 120.0
 _SETTINGS_PREFIX = "LEADLINE_"
@@ -36,6 +43,7 @@ class AgentSettings:
     broker_host: str
     broker_port: int = 1883
     interval_s: int = 2
+    flows: bool = False  # whether they report what `start_flows` has counted
 
 
 @dataclass(frozen=True)
@@ -218,6 +226,27 @@ def start_agents(
     ]
 
 
+def track_connections(lab: Lab, hosts: Iterable[str]) -> None:
+    """Have the kernel track and count the connections of these boards' pods from now on, and those
+    between pods of one board if it shows a bridge's packets to connection tracking. A connection
+    that is open already may look as if its other end had opened it. Raises LabError."""
+    for host in hosts:
+        for settings in (("nft", _TRACK), ("sysctl", "-qw", "net.netfilter.nf_conntrack_acct=1")):
+            network.run(*network.command_in(lab.spec.namespace(host), settings))
+
+
+def start_flows(lab: Lab, hosts: Iterable[str], period_s: float = 60.0) -> list[Process]:
+    """Start leadline-flows on these boards, for agents with the setting `flows`. The processes are
+    called ``flows-<host>``. Raises LabError."""
+    started = []
+    for host in hosts:
+        file = str(lab.directory / host / _FLOWS)
+        options = ("--file", file, "--period-s", f"{period_s:g}")
+        command = [sys.executable, "-m", "leadline_flows", *options]
+        started.append(lab.start(host, f"flows-{host}", command))
+    return started
+
+
 def agent_command(folder: Path, address: str, settings: AgentSettings) -> list[str]:
     """Write the configuration of an agent into its folder, which has the name of its node. Returns
     the command line, without this process's settings: they would take precedence."""
@@ -230,7 +259,8 @@ def agent_command(folder: Path, address: str, settings: AgentSettings) -> list[s
         f"interval_s = {settings.interval_s}\n"
         f"[broker]\nhost = {json.dumps(settings.broker_host)}\n"
         f"port = {settings.broker_port}\nplaintext = true\n"
-        f"[probe]\naddress = {json.dumps(address)}\n",
+        f"[probe]\naddress = {json.dumps(address)}\n"
+        + (f"[flows]\npath = {json.dumps(str(folder / _FLOWS))}\n" if settings.flows else ""),
         encoding="utf-8",
     )
     unset = [

@@ -26,8 +26,7 @@ from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic,
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 
 _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traffic
-# Where nothing tells the requests: of 125 kB and of 8 kB each, per second and Mbit/s.
-_FEWEST_PER_MBPS, _MOST_PER_MBPS = 1.0, 16.0
+_REQUESTS_PER_MBPS = 4.0  # where nothing tells the requests: of 31 kB each
 
 
 def reads_main_peer(strategy: object) -> bool:
@@ -346,7 +345,7 @@ def _bounds(declared: DeclaredPeer, same: Sequence[PeerTraffic]) -> tuple[float,
     if same:
         least = sum(each.least_requests_per_s for each in same)
         return least, sum(each.most_requests_per_s for each in same)
-    return declared.mbps * _FEWEST_PER_MBPS, declared.mbps * _MOST_PER_MBPS
+    return declared.mbps * _REQUESTS_PER_MBPS, declared.mbps * _REQUESTS_PER_MBPS
 
 
 def _expected(weights: Floats, values: Floats) -> Floats:

@@ -17,6 +17,9 @@ from leadline_controller.framework.services import Service, workload_name
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.telemetry.traffic import CountedFlow
 
+# Kubelet's probes, 4 a second of 5 packets each, are at most this much of what a board sends to its
+# own pod. They follow the pod, so they say nothing of where it should be, and are not counted.
+_MOST_PROBE_PACKETS_PER_S = 20.0
 _KEPT_S = 120.0  # the address of a pod that ended: its board's last report has yet to come
 
 
@@ -203,12 +206,17 @@ def credited(
     flow: CountedFlow, node: str, addresses: Addresses, begin_s: float, end_s: float
 ) -> Key | None:
     """As what a flow counts that the board `node` has reported for this time. None where the board
-    has no say: neither end is the board or a pod on it, and it lets nobody in from outside."""
+    has no say: neither end is the board or a pod on it, and it lets nobody in from outside; and for
+    kubelet's probes."""
     source = addresses.place(flow.source, begin_s, end_s)
     destination = addresses.place(flow.destination, begin_s, end_s)
     if source is None or destination is None:
         return None
     has_source, has_destination = source.node == node, destination.node == node
+    if has_source and has_destination and isinstance(source.who, str):
+        rarer = min(flow.packets_sent, flow.packets_received)
+        if rarer <= _MOST_PROBE_PACKETS_PER_S * (end_s - begin_s):
+            return None
     enters = flow.translated and source.is_outside and not isinstance(destination.who, str)
     if not (has_source or has_destination or enters):
         return None

@@ -174,7 +174,7 @@ def test_a_pod_without_peers_has_none() -> None:
 
 @pytest.mark.parametrize(
     ("least", "most", "expected"),
-    [(4.0, 4.0, 4.0), (1.0, 9.0, 3.0), (0.0, 36.0, 6.0), (0.0, 0.0, 0.0)],
+    [(4.0, 4.0, 4.0), (4.0, 9.0, 6.0), (1.0, 16.0, 8.0), (0.0, 36.0, 18.0), (0.0, 0.0, 0.0)],
 )
 def test_requests_between_bounds(least: float, most: float, expected: float) -> None:
     found = cluster(database("1", "b"), traffic=seen("b", "node/b", 1.0, least, most))

@@ -395,3 +395,24 @@ def test_a_board_that_lies_about_its_own_pods_is_held_to_the_other_end(
         if "shop/front" in (source, destination):
             assert (source, destination) == ("shop/front", "shop/liar")
             assert edge.rates[HOUR_S].mbps <= amount * 8 / 60e6 * (1 + 1e-9)
+
+
+# Kubelet's probes.
+
+
+@pytest.mark.parametrize(("a_second", "counts"), [(1, False), (4, False), (5, True)])
+def test_what_a_board_sends_to_its_own_pod_counts_if_it_is_more_than_probes(
+    a_second: int, counts: bool
+) -> None:
+    cluster = trio()
+    probes = flow("10.42.1.1", WEB.ip, packets=(360 * a_second, 300 * a_second))
+    cluster.report("n1", probes, flow(WEB.ip, DB.ip))
+    expected = {("shop/web", "shop/db")} | ({("node/n1", "shop/web")} if counts else set())
+    assert names(cluster) == expected
+
+
+def test_what_a_pod_sends_to_its_own_board_and_a_board_to_other_boards_pods_counts() -> None:
+    cluster = trio()
+    flows = (WEB.ip, "192.0.2.1"), ("192.0.2.1", DB.ip)
+    cluster.report("n1", *(flow(*ends, packets=(5, 5)) for ends in flows))
+    assert names(cluster) == {("shop/web", "node/n1"), ("node/n1", "shop/db")}

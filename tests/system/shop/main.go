@@ -3,6 +3,7 @@
 //
 //	GET /OPERATION   waits, asks other services, and answers with some bytes
 //	PUT /peers       {"service": "address"}: where the others are
+//	GET /asked       {"service": number}: how often it has asked the others
 //
 // The environment variable OPERATIONS says what each operation does.
 package main
@@ -33,6 +34,7 @@ var (
 	operations map[string]operation
 	peers      atomic.Value // map[string]string
 	served     atomic.Int64
+	asked      = map[string]*atomic.Int64{}
 	client     = &http.Client{Timeout: 60 * time.Second}
 )
 
@@ -41,6 +43,7 @@ func ask(c call) error {
 	if !known {
 		return fmt.Errorf("no address of %s", c.Service)
 	}
+	asked[c.Service].Add(1)
 	answer, err := client.Get("http://" + address + ":8080/" + c.Operation)
 	if err != nil {
 		return err
@@ -75,6 +78,11 @@ func main() {
 	if err := json.Unmarshal([]byte(os.Getenv("OPERATIONS")), &operations); err != nil {
 		log.Fatal("OPERATIONS: ", err)
 	}
+	for _, each := range operations {
+		for _, c := range each.Calls {
+			asked[c.Service] = &atomic.Int64{}
+		}
+	}
 	peers.Store(map[string]string{})
 	http.HandleFunc("PUT /peers", func(w http.ResponseWriter, r *http.Request) {
 		told := map[string]string{}
@@ -86,6 +94,13 @@ func main() {
 	})
 	http.HandleFunc("GET /served", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, served.Load())
+	})
+	http.HandleFunc("GET /asked", func(w http.ResponseWriter, r *http.Request) {
+		counts := map[string]int64{}
+		for service, count := range asked {
+			counts[service] = count.Load()
+		}
+		json.NewEncoder(w).Encode(counts)
 	})
 	http.HandleFunc("GET /", serve)
 	log.Fatal(http.ListenAndServe(":8080", nil))
