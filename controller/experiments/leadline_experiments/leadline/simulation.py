@@ -55,9 +55,6 @@ _OLD = int(STALE_S / APART_S)
 _MIB = 1024**2
 
 
-UNCONTRADICTED = "nobody contradicts one that reports the best of"
-
-
 class Disturbance(NamedTuple):
     """What is wrong with the readings."""
 
@@ -69,7 +66,7 @@ class Disturbance(NamedTuple):
     is_stale: bool = False  # by STALE_S: without the loads and the pods since then
     has_liar: bool = False  # a board, drawn as others are, reports the best of itself
     # It also reports the best of its links. Of these a controller believes no board alone
-    # (telemetry/bandwidth.py, telemetry/contradictions.py); here nobody contradicts it.
+    # (telemetry/bandwidth.py, telemetry/contradictions.py); here it is believed.
     lies_about_links: bool = False
 
 
@@ -82,7 +79,9 @@ DISTURBANCES = (
     Disturbance("half are unknown", unknown=0.5),
     Disturbance("5 minutes old", is_stale=True),
     Disturbance("one board reports the best of itself", has_liar=True),
-    Disturbance(f"{UNCONTRADICTED} its links, too", has_liar=True, lies_about_links=True),
+    Disturbance(
+        "one board reports the best of its links, too", has_liar=True, lies_about_links=True
+    ),
 )
 
 
