@@ -5,31 +5,36 @@ Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from leadline_controller.framework.assumed_load import Expectations, PodUse, workload_of
 from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Running
 from leadline_controller.framework.cycle import Leeway, Scores, best
-from leadline_controller.framework.image_layers import MIN_MBPS
-from leadline_controller.framework.model import CPU, MEMORY, Pod
+from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import choice, option
-from leadline_controller.framework.peers import peers_of
 from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import PeerAt
-from leadline_controller.framework.view import METRICS, Bools, ClusterView, Floats, Ints
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.batch_peers import BatchPeers, among_batch
-from leadline_controller.strategies.leadline.planning import search
-from leadline_controller.strategies.leadline.terms import (
-    UNKNOWN_WAIT_ERROR,
-    WAIT_ERROR,
-    Uncertain,
-    Work,
-    out_of_memory,
-    over_error,
-    restarts_ms,
+from leadline_controller.strategies.leadline.boards import (
+    LEAST_CORES,
+    REQUESTED_SHARE,
+    busy_share,
+    cores_of,
+    memory_ms,
+    memory_size,
+    memory_used,
 )
+from leadline_controller.strategies.leadline.network import (
+    peers_at,
+    peers_ms,
+    relative_error,
+    users_ms,
+)
+from leadline_controller.strategies.leadline.planning import search
+from leadline_controller.strategies.leadline.terms import Demand, Uncertain, Work
 from leadline_controller.strategies.leadline.waits import (
     MAX_MS,
     Boards,
@@ -37,61 +42,19 @@ from leadline_controller.strategies.leadline.waits import (
     Room,
     Waits,
 )
-from leadline_controller.strategies.shared.capacity import is_cloud
 from leadline_controller.strategies.shared.delays import (
     SCATTER_MS,
-    gateway_round_trips_ms,
     profiling_ms,
     registry_mbps,
-    round_trips_ms,
 )
-from leadline_controller.strategies.shared.peers import filled_waits_s
-from leadline_controller.strategies.shared.unknowns import (
-    LIKE_BOARDS,
-    Filled,
-    fill,
-    left_unknown,
-)
+from leadline_controller.strategies.shared.unknowns import LIKE_BOARDS, left_unknown
 
 # Where a pod says nothing, and nothing was counted.
 _REQUESTS_PER_S = 1.0
 _MEGABITS = 0.25  # of a request and its answer; as framework/peers.py takes four to be a Mbit
-_UNKNOWN_RTT_MS = 100.0
-# To users, of a tier of which no round trip is known: the edge is near them and the cloud is far.
-_EDGE_RTT_MS = 10.0
-# How much of a board's load is taken from what its pods request, and the rest from what its agent
-# reports: one that reports nonsense attracts no more than its share.
-_REQUESTED_SHARE = 0.25
-# The standard deviations of what is not measured: of a load that only requests tell, of a load
-# whose report is a minute old (it grows with the root of the age), of a wait that is measured, and
-# of one that is taken from other boards, the last two as shares (terms.py).
-_LOAD_ERROR, _DRIFT = 0.25, 0.05
-# A board whose report is wrong is taken to have more memory in use than so many of the others:
-# waits are long where it is short, and else do not depend on it.
-_FULLER = 0.75
 # Waits that differ by less are equal: a share of the least one, and ms.
 _EQUAL_SHARE, _EQUAL_MS = 0.01, 0.1
-_LEAST_CORES = 0.001
 TERMS = ("start", "work", "memory", "users", "peers", "risk")
-
-
-@dataclass(frozen=True, slots=True)
-class _Demand:
-    """What a pod is expected to do."""
-
-    requests_per_s: float
-    requests: float  # in its life, N
-    megabits: float  # that one request exchanges with its user
-    is_counted: bool  # whether the requests are, and not assumed
-    assumed: str  # what of it is assumed, a part of a sentence, "" for nothing
-
-
-class _Share(NamedTuple):
-    """A share of a board that is in use, columns of shape (m,)."""
-
-    value: Floats
-    error: Floats  # its standard deviation
-    if_wrong: Floats  # what it is if the report is wrong, NaN where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +103,7 @@ class Leadline(BatchStrategy):
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The wait on every candidate, ms a request, and its terms."""
-        peers = _peers_at(view, pod)
+        peers = peers_at(view, pod)
         expectations = _expectations(view)
         demand = self._demand(pod, peers, expectations.life_s(pod, self.life_s))
         expected = expectations.of(pod)
@@ -148,11 +111,11 @@ class Leadline(BatchStrategy):
         terms = {
             "start": self._start_ms(view, pod, candidates, demand),
             "work": self._work(view, pod, candidates, demand, expected, notes).of(
-                *_busy(view, candidates, _cores(view, candidates))
+                *busy_share(view, candidates, cores_of(view, candidates))
             ),
-            "memory": _memory_ms(view, candidates, expected),
-            "users": _users_ms(view, pod, candidates, demand, bool(peers), notes),
-            "peers": _peers_ms(view, pod, candidates, demand, peers),
+            "memory": memory_ms(view, candidates, expected),
+            "users": users_ms(view, pod, candidates, demand, bool(peers), notes),
+            "peers": peers_ms(view, pod, candidates, demand, peers),
         }
         terms.pop(self.without, None)
         deviation = np.sqrt(sum(each.deviation**2 for each in terms.values()))
@@ -210,15 +173,15 @@ class Leadline(BatchStrategy):
         batch: BatchPeers,
     ) -> Waits:
         """What the pods wait on these nodes, by the nodes that each may have, shape (m, n)."""
-        cores, size = _cores(view, nodes), _memory_size(view, nodes)
-        busy, used = _busy(view, nodes, cores), _memory_used(view, nodes)
+        cores, size = cores_of(view, nodes), memory_size(view, nodes)
+        busy, used = busy_share(view, nodes, cores), memory_used(view, nodes)
         assumes, expectations = view.assumed is not None, _expectations(view)
         columns = []
         # Pods of a batch are often replicas, or have the same images.
         starts: dict[Hashable, Uncertain] = {}
         users: dict[Hashable, Uncertain] = {}
         for at, pod in enumerate(pods):
-            peers, among = [*_peers_at(view, pod)], batch.of[at]
+            peers, among = [*peers_at(view, pod)], batch.of[at]
             demand = self._demand(pod, [*peers, *among], expectations.life_s(pod, self.life_s))
             expected = expectations.of(pod)
             images = pod.images, pod.init_images, demand.requests
@@ -227,11 +190,11 @@ class Leadline(BatchStrategy):
             has_peers = bool(peers or among)
             user = pod.annotations.user_node, demand.megabits, has_peers
             if user not in users:
-                users[user] = _users_ms(view, pod, nodes, demand, has_peers, [])
+                users[user] = users_ms(view, pod, nodes, demand, has_peers, [])
             terms = {
                 "start": starts[images],
                 "users": users[user],
-                "peers": _peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
+                "peers": peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
             }
             terms.pop(self.without, None)
             others = Uncertain(
@@ -243,10 +206,10 @@ class Leadline(BatchStrategy):
             if self.without == "work":
                 work = work.nothing()
             by_requests = pod.requests.get(CPU, 0) / 1000 / cores
-            adds_busy = _REQUESTED_SHARE * by_requests
+            adds_busy = REQUESTED_SHARE * by_requests
             adds_memory = np.zeros(nodes.size)
             if assumes:
-                adds_busy += (1 - _REQUESTED_SHARE) * expected.cpu_cores / cores
+                adds_busy += (1 - REQUESTED_SHARE) * expected.cpu_cores / cores
                 adds_memory += expected.memory_bytes / size
             own = expected.memory_bytes / size
             found = demand.requests_per_s, others, work, own, adds_busy, adds_memory
@@ -259,18 +222,18 @@ class Leadline(BatchStrategy):
             memory_counts=self.without != "memory",
         )
 
-    def _demand(self, pod: Pod, peers: Sequence[PeerAt], life_s: float) -> _Demand:
+    def _demand(self, pod: Pod, peers: Sequence[PeerAt], life_s: float) -> Demand:
         data_mb = pod.annotations.data_mb
         megabits = _MEGABITS if data_mb is None else 8 * data_mb
         is_job = pod.owner is not None and pod.owner.kind == "Job"
         known = max((each.requests_per_s for each in peers), default=0.0)
         if is_job or (not known and data_mb is not None):
-            return _Demand(_REQUESTS_PER_S, 1.0, megabits, bool(known), "")
+            return Demand(_REQUESTS_PER_S, 1.0, megabits, bool(known), "")
         assumed = "" if known else f"; {_REQUESTS_PER_S:g} request a second is assumed"
         rate = known or _REQUESTS_PER_S
-        return _Demand(rate, max(rate * life_s, 1.0), megabits, bool(known), assumed)
+        return Demand(rate, max(rate * life_s, 1.0), megabits, bool(known), assumed)
 
-    def _start_ms(self, view: ClusterView, pod: Pod, nodes: Ints, demand: _Demand) -> Uncertain:
+    def _start_ms(self, view: ClusterView, pod: Pod, nodes: Ints, demand: Demand) -> Uncertain:
         """Until its images are there, for each request; 0 for all if no layers are known."""
         if not view.images.knows(view.table, pod):
             return Uncertain.exact(np.zeros(nodes.size))
@@ -283,7 +246,7 @@ class Leadline(BatchStrategy):
             return Uncertain.exact(np.zeros(nodes.size))
         time_s = np.where(known, time_s, time_s[known].max())
         each_ms = np.minimum(1000 * time_s / demand.requests, MAX_MS)
-        relative = _relative_error(filled)
+        relative = relative_error(filled)
         return Uncertain(each_ms, each_ms, each_ms * relative)
 
     def _work(
@@ -291,14 +254,14 @@ class Leadline(BatchStrategy):
         view: ClusterView,
         pod: Pod,
         nodes: Ints,
-        demand: _Demand,
+        demand: Demand,
         expected: PodUse,
         notes: list[Callable[[int], str]],
     ) -> Work:
         """One request's, on a board that does other work too."""
-        cores = _cores(view, nodes)
+        cores = cores_of(view, nodes)
         limit = pod.limits.get(CPU, 0) / 1000 or np.inf
-        request = max(pod.requests.get(CPU, 0) / 1000, _LEAST_CORES)
+        request = max(pod.requests.get(CPU, 0) / 1000, LEAST_CORES)
         alone_ms, error_ms = np.full(nodes.size, self.work_ms), np.zeros(nodes.size)
         own, each = np.full(nodes.size, expected.cpu_cores), np.zeros(nodes.size)
         replicas = _replicas(view, pod)[nodes].astype(np.float64)
@@ -307,8 +270,8 @@ class Leadline(BatchStrategy):
             filled = profiling_ms(view, pod.annotations.profile_ms, nodes, LIKE_BOARDS)
             notes.append(filled.note)
             alone_ms = filled.values
-            error_ms = alone_ms * _relative_error(filled)
-            most = np.minimum(max(limit, _LEAST_CORES), 1.0)
+            error_ms = alone_ms * relative_error(filled)
+            most = np.minimum(max(limit, LEAST_CORES), 1.0)
             own = np.minimum(demand.requests_per_s * alone_ms / 1000, most)
             # Where nothing tells how many requests there are, a service that has replicas is taken
             # to need them: each keeps one of its board's cores busy.
@@ -323,152 +286,8 @@ class Leadline(BatchStrategy):
         return Work(cores, alone_ms, error_ms, own, replicas, each, *stated)
 
 
-def _cores(view: ClusterView, nodes: Ints) -> Floats:
-    return np.maximum(view.table.allocatable(CPU)[nodes] / 1000, _LEAST_CORES)
-
-
-def _busy(view: ClusterView, nodes: Ints, cores: Floats) -> _Share:
-    """The share of each node's cores that is in use, 0 to 1: what is measured and assumed, and
-    partly what pods request."""
-    requested = np.clip(view.requested_of(CPU)[nodes] / 1000 / cores, 0.0, 1.0)
-    found = _measured_share(view, "cpu_percent", nodes, requested, requested, 0.5)
-    partly = _REQUESTED_SHARE * requested
-    return _Share(
-        (1 - _REQUESTED_SHARE) * found.value + partly,
-        found.error,
-        (1 - _REQUESTED_SHARE) * found.if_wrong + partly,
-    )
-
-
-def _memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
-    """What restarts cost each request where memory runs out."""
-    size = _memory_size(view, nodes)
-    used, own = _memory_used(view, nodes), expected.memory_bytes / size
-    return over_error(lambda share: restarts_ms(out_of_memory(share + own)), *used)
-
-
-def _memory_size(view: ClusterView, nodes: Ints) -> Floats:
-    """Bytes, inf for an unknown size."""
-    size = view.table.allocatable(MEMORY)[nodes].astype(np.float64)
-    size[size == 0] = np.inf
-    return size
-
-
-def _memory_used(view: ClusterView, nodes: Ints) -> _Share:
-    """The share of each node's memory that is in use. Where nothing tells it, it is none: pods
-    whose requests fit lack no memory by their own word."""
-    requested = view.requested_of(MEMORY)[nodes] / _memory_size(view, nodes)
-    return _measured_share(view, "memory_percent", nodes, requested, -np.inf, _FULLER)
-
-
 def _expectations(view: ClusterView) -> Expectations:
     return view.assumed.expected if view.assumed else Expectations()
-
-
-def _peers_at(view: ClusterView, pod: Pod) -> list[PeerAt]:
-    """Those that play a part in where the pod goes."""
-    return [each for each in peers_of(view, pod) if not each.is_everywhere]
-
-
-def _measured_share(
-    view: ClusterView,
-    metric: str,
-    nodes: Ints,
-    requested: Floats,
-    unknown: Floats | float,
-    others: float,
-) -> _Share:
-    """A percentage as a share: as measured, else as boards like it have it, else `unknown`.
-    requested: what pods request, as a share. A report that is wrong stands for what the board's
-    pods request, and what this share of the boards does not exceed beside that."""
-    column, at = getattr(view.metrics, metric), METRICS.index(metric)
-    filled = fill(view, column, nodes, LIKE_BOARDS, left_unknown, metric, "%")
-    own_error = view.metrics.errors[nodes, at] / 100 if view.metrics.errors.size else 0.0
-    error = np.where(filled.is_known, own_error, _LOAD_ERROR)
-    if view.metrics.measured_at_s.size:
-        at_s = view.metrics.measured_at_s[:, at]
-        dated = np.isfinite(at_s)
-        if dated.any():
-            age_s = np.where(dated, at_s[dated].max() - at_s, 0.0)[nodes]
-            drift = _DRIFT * np.sqrt(age_s / 60)
-            error = np.minimum(np.hypot(error, drift), _LOAD_ERROR)
-    share = filled.values / 100
-    measured = filled.is_known & ~np.isnan(share)
-    if_wrong = np.full(nodes.size, np.nan)
-    if measured.any():
-        beside = float(np.quantile((share - requested)[measured], others))
-        if_wrong[measured] = np.maximum(requested + beside, 0.0)[measured]
-    return _Share(np.where(np.isnan(share), unknown, share), error, if_wrong)
-
-
-def _users_ms(
-    view: ClusterView,
-    pod: Pod,
-    nodes: Ints,
-    demand: _Demand,
-    has_peers: bool,
-    notes: list[Callable[[int], str]],
-) -> Uncertain:
-    """A round trip to the user and the transfer of one request. A pod that has peers and names no
-    user is used by these."""
-    if has_peers and view.user_node(pod) is None:
-        return Uncertain.exact(np.zeros(nodes.size))
-    rtt_ms, at_home = gateway_round_trips_ms(view, view.user_node(pod))
-    rtt = round_trips_ms(view, rtt_ms, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS, at_home)
-    if rtt.boards is not None and rtt.error is not None:
-        for tier, far_ms in ((is_cloud(view), _UNKNOWN_RTT_MS), (~is_cloud(view), _EDGE_RTT_MS)):
-            if np.isnan(rtt_ms[tier]).all():
-                at = tier[nodes] & (rtt.boards >= 0)
-                rtt.values[at], rtt.error[at], rtt.boards[at] = far_ms, np.nan, 0
-    capacity_mbps = view.bandwidth_capacity_mbps()
-    how = nodes, LIKE_BOARDS, left_unknown
-    bandwidth = fill(view, capacity_mbps, *how, "bandwidth", "Mbit/s")
-    notes += [rtt.note, bandwidth.note]
-    left = bandwidth.values - view.bandwidth_requested_mbps[nodes]
-    known = ~np.isnan(left)
-    left[~known] = left[known].min() if known.any() else np.inf
-    least = np.maximum(left / 10, MIN_MBPS)
-
-    def transfer_ms(mbps: Floats) -> Floats:
-        found: Floats = 1000 * demand.megabits / np.maximum(mbps, least)
-        return np.where(at_home[nodes], 0.0, found)
-
-    left = np.maximum(left, MIN_MBPS)
-    spread = np.where(np.isinf(left), 0.0, left) * _relative_error(bandwidth)
-    sent = over_error(transfer_ms, left, spread)
-    trips = rtt.values * _relative_error(rtt)
-    return Uncertain(
-        rtt.values + sent.value,
-        rtt.values + sent.mean,
-        np.hypot(np.where(at_home[nodes], 0.0, trips), sent.deviation),
-    )
-
-
-def _peers_ms(
-    view: ClusterView, pod: Pod, nodes: Ints, demand: _Demand, peers: Sequence[PeerAt]
-) -> Uncertain:
-    """What the pod and its peers wait for each other, for each request that it serves."""
-    if not peers:
-        return Uncertain.exact(np.zeros(nodes.size))
-    waits_s, known = filled_waits_s(view, pod, peers, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS)
-    each_ms = np.minimum(1000 * waits_s / demand.requests_per_s, MAX_MS)
-    error = np.where(known, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
-    return Uncertain(each_ms, each_ms, error * each_ms)
-
-
-def _relative_error(filled: Filled) -> Floats:
-    """The error of values that stand for unknown ones, as a share of them; of measured ones 0, as
-    it is the same for all nodes and would only hide the others'."""
-    if filled.boards is None or filled.error is None:
-        return np.zeros(filled.values.shape)
-    found = np.zeros(filled.values.shape)
-    at = np.flatnonzero(filled.boards >= 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = filled.error[at] / filled.values[at]
-    error[np.isnan(error)] = UNKNOWN_WAIT_ERROR
-    error[np.isposinf(error)] = 0.0
-    found[at] = np.clip(error, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
-    return found
 
 
 def _is_known(view: ClusterView, pod: Pod) -> bool:

@@ -28,6 +28,16 @@ _EVICTS_AT, _MEMORY_ERROR = 0.92, 0.04
 RESTART_S, BETWEEN_KILLS_S = 20.0, 300.0
 
 
+class Demand(NamedTuple):
+    """What a pod is expected to do."""
+
+    requests_per_s: float
+    requests: float  # in its life, N
+    megabits: float  # that one request exchanges with its user
+    is_counted: bool  # whether the requests are, and not assumed
+    assumed: str  # what of it is assumed, a part of a sentence, "" for nothing
+
+
 class Uncertain(NamedTuple):
     """A wait whose input has an error: at the input itself, and mean and standard deviation over
     the error; ms."""
