@@ -36,7 +36,7 @@ from leadline_experiments.result import Claim, Result
 
 from tests.experiments.results import Run
 
-LIAR = next(each for each in DISTURBANCES if each.has_liar)
+LIAR = next(each for each in DISTURBANCES if each.lies_about_links)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -97,10 +97,10 @@ WRONG = [
     ),
     ('kubernetes.kubeconfig = "/no/such"', "kubernetes.kubeconfig", "/no/such: No such file"),
     ("warm_up_s = -1", "warm_up_s", "expected a finite number of 0 or more, got -1"),
-    ('strategy.name = "best"', "strategy.name", "expected one of netsched, dacs"),
+    ('strategy.name = "best"', "strategy.name", "expected one of leadline, netsched"),
     ("strategy.options.alpha = 2", "strategy.options", "expected a number from 0 to 1, got 2"),
     ("strategy.options.alhpa = 1", "strategy.options", "this strategy has: alpha"),
-    ('shadow.strategies = ["best"]', "shadow.strategies[0]", "expected one of netsched, dacs"),
+    ('shadow.strategies = ["best"]', "shadow.strategies[0]", "expected one of leadline, netsched"),
     (
         'shadow.strategies = ["kubedsm"]',
         "shadow.strategies[0]",

@@ -244,5 +244,5 @@ def test_a_recording_that_begins_with_nothing_is_refused() -> None:
     recording.change(10.0, PodChanged(web("p")))
     with pytest.raises(ReplayError, match="does not say how its controller began"):
         replay(recording.entries[1:], KUBE, 0)
-    with pytest.raises(OptionError, match="unknown; known: kube-scheduler, netsched"):
+    with pytest.raises(OptionError, match="unknown; known: kube-scheduler, leadline, netsched"):
         replay(recording.entries, "nonsense", 0)

@@ -44,7 +44,7 @@ def cores_of(view: ClusterView, nodes: Ints) -> Floats:
 def busy_share(view: ClusterView, nodes: Ints, cores: Floats) -> Share:
     """The share of each node's cores that is in use, 0 to 1: what is measured and assumed, and
     partly what pods request."""
-    requested = np.clip(view.requested_of(CPU)[nodes] / 1000 / cores, 0.0, 1.0)
+    requested = view.requested_of(CPU)[nodes] / 1000 / cores
     found = _measured_share(view, "cpu_percent", nodes, requested, requested, 0.5)
     partly = REQUESTED_SHARE * requested
     return Share(
@@ -100,7 +100,7 @@ def _measured_share(
     share = filled.values / 100
     measured = filled.is_known & ~np.isnan(share)
     if_wrong = np.full(nodes.size, np.nan)
-    if measured.any():
+    if measured.any():  # what stands for a report that is missing may be as wrong
         beside = float(np.quantile((share - requested)[measured], others))
-        if_wrong[measured] = np.maximum(requested + beside, 0.0)[measured]
+        if_wrong = np.maximum(requested + beside, 0.0)
     return Share(np.where(np.isnan(share), unknown, share), error, if_wrong)
