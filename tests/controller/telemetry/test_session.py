@@ -214,6 +214,8 @@ def test_a_boards_status_follows_its_session_and_its_will(caplog: pytest.LogCapt
             wait_until(lambda: ears.online() is False, "its last will is seen")
         with listening(broker.host, broker.port) as later:
             wait_until(lambda: later.online() is False, "who comes later sees it too")
+            # The retained messages come one after the other.
+            wait_until(lambda: "n1" in later.state.agents(), "its birth comes as well")
             assert later.state.agents()["n1"].address == "192.0.2.1"
 
 
