@@ -215,7 +215,7 @@ def test_a_boards_status_follows_its_session_and_its_will(caplog: pytest.LogCapt
         with listening(broker.host, broker.port) as later:
             wait_until(lambda: later.online() is False, "who comes later sees it too")
             # The retained messages come one after the other.
-            wait_until(lambda: "n1" in later.state.agents(), "its birth comes as well")
+            wait_until(lambda: later.state.agents()["n1"].address, "its birth comes as well")
             assert later.state.agents()["n1"].address == "192.0.2.1"
 
 
