@@ -11,12 +11,11 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.peers import peers_among
 from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.strategies.leadline.network import UNKNOWN_RTT_MS
 from leadline_controller.strategies.leadline.terms import UNKNOWN_WAIT_ERROR, WAIT_ERROR
 from leadline_controller.strategies.leadline.waits import Between
 from leadline_controller.strategies.shared.delays import round_trips_ms
 from leadline_controller.strategies.shared.unknowns import LIKE_BOARDS, fill, left_unknown
-
-_UNKNOWN_RTT_MS = 100.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +86,7 @@ def _distances(view: ClusterView, nodes: Ints, caution: float) -> tuple[Floats, 
         at_home = np.zeros(len(view), dtype=np.bool_)
         at_home[node] = True
         rtt_ms[node] = np.nan
-        filled = round_trips_ms(view, rtt_ms, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS, at_home)
+        filled = round_trips_ms(view, rtt_ms, nodes, LIKE_BOARDS, UNKNOWN_RTT_MS, at_home)
         trip_s[row] = filled.values / 1000 * _with_error(filled.is_known, caution)
     left = view.bandwidth_free_mbps()
     stated = fill(view, left, nodes, LIKE_BOARDS, left_unknown, "bandwidth", "Mbit/s")

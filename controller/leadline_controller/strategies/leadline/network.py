@@ -27,7 +27,7 @@ from leadline_controller.strategies.shared.unknowns import (
     left_unknown,
 )
 
-_UNKNOWN_RTT_MS = 100.0
+UNKNOWN_RTT_MS = 100.0
 # To users, of a tier of which no round trip is known: the edge is near them and the cloud is far.
 _EDGE_RTT_MS = 10.0
 
@@ -50,9 +50,9 @@ def users_ms(
     if has_peers and view.user_node(pod) is None:
         return Uncertain.exact(np.zeros(nodes.size))
     rtt_ms, at_home = gateway_round_trips_ms(view, view.user_node(pod))
-    rtt = round_trips_ms(view, rtt_ms, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS, at_home)
+    rtt = round_trips_ms(view, rtt_ms, nodes, LIKE_BOARDS, UNKNOWN_RTT_MS, at_home)
     if rtt.boards is not None and rtt.error is not None:
-        for tier, far_ms in ((is_cloud(view), _UNKNOWN_RTT_MS), (~is_cloud(view), _EDGE_RTT_MS)):
+        for tier, far_ms in ((is_cloud(view), UNKNOWN_RTT_MS), (~is_cloud(view), _EDGE_RTT_MS)):
             if np.isnan(rtt_ms[tier]).all():
                 at = tier[nodes] & (rtt.boards >= 0)
                 rtt.values[at], rtt.error[at], rtt.boards[at] = far_ms, np.nan, 0
@@ -86,7 +86,7 @@ def peers_ms(
     """What the pod and its peers wait for each other, for each request that it serves."""
     if not peers:
         return Uncertain.exact(np.zeros(nodes.size))
-    waits_s, known = filled_waits_s(view, pod, peers, nodes, LIKE_BOARDS, _UNKNOWN_RTT_MS)
+    waits_s, known = filled_waits_s(view, pod, peers, nodes, LIKE_BOARDS, UNKNOWN_RTT_MS)
     each_ms = np.minimum(1000 * waits_s / demand.requests_per_s, MAX_MS)
     error = np.where(known, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
     return Uncertain(each_ms, each_ms, error * each_ms)
