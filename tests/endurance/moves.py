@@ -1,8 +1,8 @@
 """How often a strategy moves pods in a simulated week, and how long requests wait meanwhile.
 
-Real: the scheduler, the rescheduler in its mode `automatic` with its defaults, the planner of probes
-and ingestion of encoded messages. Simulated: the clock, the API server, boards, links, services and
-users. The same seed has the same boards, faults and load for every strategy.
+Real: the scheduler, the rescheduler in its mode `automatic` with its defaults, the planner of
+probes and ingestion of encoded messages. Simulated: the clock, the API server, boards, links,
+services and users. The same seed has the same boards, faults and load for every strategy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,22 +26,21 @@ from leadline_controller.rescheduling import rescheduler as reschedulers
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.settings import Settings
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.wiring.controller import Controller, running
+from leadline_controller.wiring.controller import Controller, Work, running
 
 from tests.controller.probing.day_boards import CLUSTER
 from tests.endurance.api_server import SimulatedApiServer
-from tests.endurance.bookkeeper import Bookkeeper
 from tests.endurance.boards import Session
+from tests.endurance.bookkeeper import Bookkeeper
 from tests.endurance.loop import SimulatedLoop
 from tests.endurance.process import Clock, CountingRecorder
 from tests.endurance.week_boards import DAY_S, HOUR_S, Weather, WeekBoards, WeekMembers, plan
 from tests.endurance.workloads import Waited, Workloads, mean_ms
 
-WEEK_H = 168.0
 # A pod that comes back within this time wanders.
 RETURN_S = 2 * HOUR_S
 _FIRST_UNIX_S = 1_800_000_000.0
-_TURN_S, _LOOK_S, _JOBS_GAP_S = 5.0, 300.0, 600.0
+_TURN_S, _LOOK_S, _JOBS_GAP_S = 10.0, 300.0, 600.0
 # How often in a day of one board.
 _MEMBERS_RATES = {
     "agents that died": 1.0,
@@ -53,16 +52,24 @@ _MEMBERS_RATES = {
 }
 # Rarer than in the controller, because most of the time goes there.
 _PATCHES = (
-    (loops, "_PROBE_TICK_S", 30.0),
+    (loops, "_PROBE_TICK_S", 120.0),
     (loops, "_ESTIMATE_EVERY_S", 300.0),
     (loops, "_SAMPLE_EVERY_S", HOUR_S),
-    (loops, "_LEARN_EVERY_S", 10.0),
-    (loops, "_PROFILES_EVERY_S", HOUR_S),
-    (loops, "_WARN_EVERY_S", HOUR_S),
-    (loops, "_TRAFFIC_EVERY_S", HOUR_S),
-    (reschedulers, "_POLL_S", 5.0),
-    (reschedulers, "_LOOK_S", 30.0),
+    (loops, "_LEARN_EVERY_S", 60.0),
+    (reschedulers, "_POLL_S", 10.0),
+    (reschedulers, "_LOOK_S", 60.0),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a run goes. eventful: how many times as often something happens to boards and links."""
+
+    strategy: str
+    hours: float = 168.0
+    boards: int = 12
+    seed: int = 0
+    eventful: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class Found:
     """What one week had."""
 
     moves: list[Move] = field(default_factory=list)
-    endings: Counter[str] = field(default_factory=Counter)
+    endings: Mapping[str, int] = field(default_factory=dict)
     waited: list[tuple[float, float]] = field(default_factory=list)  # network and work, ms
     faults: Counter[str] = field(default_factory=Counter)
     placed: int = 0
@@ -135,14 +142,13 @@ class MovesServer(SimulatedApiServer):
 class Week:
     """One run of one strategy."""
 
-    def __init__(
-        self, strategy: str, hours: float, boards: int, seed: int, loop: SimulatedLoop
-    ) -> None:
-        self._loop, self._hours = loop, hours
+    def __init__(self, run: Run, loop: SimulatedLoop) -> None:
+        seed = run.seed
+        self._run, self._loop = run, loop
         self.found = Found()
         self._random = Random(seed)
         book = Bookkeeper()
-        self.boards = WeekBoards(plan(boards, hours, seed), loop, book)
+        self.boards = WeekBoards(plan(run.boards, run.hours, seed), loop, book)
         self.server = MovesServer(book, loop)
         self._members = WeekMembers(self.server, self.boards, Random(f"{seed} members"))
         self.workloads = Workloads(
@@ -153,16 +159,16 @@ class Week:
         self._settings = Settings(
             cluster=CLUSTER,
             seed=seed,
-            strategy=strategy,
+            strategy=run.strategy,
             warm_up_s=15.0,
             limits=self.boards.plan.limits,
             ttl=self.boards.plan.ttl,
             rescheduling=ReschedulingSettings(mode="automatic"),
         )
-        self._seed = seed
 
     async def run(self) -> Found:
         """Let the time pass."""
+        run = self._run
         with ExitStack() as stack:
             stack.enter_context(self.boards.agents_clock())
             for each in _PATCHES:
@@ -170,14 +176,14 @@ class Week:
             controller = self._controller(stack)
             for board in self.boards.boards:
                 self._members.join(board)
-                self.boards.at(self._random.uniform(0.0, 60.0), partial(self.boards.report, board))
-            async with controller.storing_decisions(), running(*controller.work()):
+                self.boards.at(self._random.uniform(0.0, 120.0), partial(self.boards.report, board))
+            async with controller.storing_decisions(), running(*self._work(controller)):
                 await asyncio.sleep(_LOOK_S)  # for the first measurements
                 self._begin()
-                await asyncio.sleep(self._hours * HOUR_S)
+                await asyncio.sleep(run.hours * HOUR_S)
             found = self.found
             found.moves, found.placed = self.server.moves, self.server.book.counts["bound"]
-            found.endings = Counter(dict(controller.rescheduler.endings))
+            found.endings = dict(controller.rescheduler.endings.items())
         return found
 
     def _controller(self, stack: ExitStack) -> Controller:
@@ -190,6 +196,17 @@ class Week:
         self._loop.is_awaited = history.is_behind
         return controller
 
+    def _work(self, controller: Controller) -> tuple[Work, ...]:
+        """That of a controller which places and moves pods by what it measures; the rest would only
+        take time."""
+        assert controller.scheduler is not None
+        return (
+            controller.scheduler.run(),
+            controller.rescheduler.run(),
+            controller.measure(),
+            loops.learn_use(controller.state, controller.telemetry, controller.clock),
+        )
+
     def _session(
         self, _settings: object, ingestor: TelemetryIngestor, handler: object = None
     ) -> Session:
@@ -201,16 +218,16 @@ class Week:
     def _begin(self) -> None:
         self._again("turns", lambda: _TURN_S, self.workloads.turn)
         self._again("looks", lambda: _LOOK_S, self._look)
-        jobs = Random(f"{self._seed} jobs")
+        jobs = Random(f"{self._run.seed} jobs")
         self._again("jobs", lambda: jobs.expovariate(1 / _JOBS_GAP_S), self.workloads.start_job)
         happens: dict[str, tuple[float, Callable[..., None]]] = dict(self._weather.rates)
         happens |= {
             name: (rate, self._members.faults[name]) for name, rate in _MEMBERS_RATES.items()
         }
         for name, (rate, event) in happens.items():
-            gap_s = DAY_S / rate / len(self.boards.boards)
+            gap_s = DAY_S / (rate * self._run.eventful * len(self.boards.boards))
             # Numbers of its own for each: what comes, and where, depends on nothing else.
-            random = Random(f"{self._seed} {name}")
+            random = Random(f"{self._run.seed} {name}")
             self._again(
                 *(name, partial(random.expovariate, 1 / gap_s)),
                 partial(self._happen, random, event),
@@ -236,13 +253,13 @@ class Week:
         self._loop.call_later(gap_s(), turn)
 
 
-def simulate(strategy: str, hours: float, boards: int, seed: int) -> Found:
-    """A whole run of one strategy."""
+def simulate(run: Run) -> Found:
+    """Let a whole run pass."""
     logging.disable(logging.WARNING)
     try:
         with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
             loop = runner.get_loop()
             assert isinstance(loop, SimulatedLoop)
-            return runner.run(Week(strategy, hours, boards, seed, loop).run())
+            return runner.run(Week(run, loop).run())
     finally:
         logging.disable(logging.NOTSET)

@@ -18,8 +18,8 @@ from leadline_wire import topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.probing.day_boards import Board, Plan
-from tests.endurance.bookkeeper import Bookkeeper
 from tests.endurance.boards import EnduringBoards
+from tests.endurance.bookkeeper import Bookkeeper
 from tests.endurance.churn import HOSTNAME
 from tests.endurance.loop import SimulatedLoop
 from tests.endurance.members import Members
@@ -41,9 +41,9 @@ def plan(boards: int, hours: float, seed: int) -> Plan:
         boards=boards,
         hours=hours,
         seed=seed,
-        report_every_s=60.0,
-        limits=ProbeLimits(interval_s=600.0, ping_interval_s=60, ping_ttl_s=180),
-        ttl=TimesToLive(report_s=180.0),
+        report_every_s=120.0,
+        limits=ProbeLimits(interval_s=600.0, ping_interval_s=300, ping_peers=8, ping_ttl_s=1200),
+        ttl=TimesToLive(report_s=360.0, rtt_s=2400.0),
     )
 
 
@@ -145,9 +145,7 @@ class Weather:
         long_s = self._random.choice((120.0, 300.0, 600.0, 1200.0, HOUR_S))
         self._for(long_s, self._boards.extra_busy, board, self._random.uniform(0.2, 0.9))
 
-    def _for(
-        self, long_s: float, of: defaultdict[str, float], board: Board, more: float
-    ) -> None:
+    def _for(self, long_s: float, of: defaultdict[str, float], board: Board, more: float) -> None:
         of[board.name] += more
 
         def over() -> None:

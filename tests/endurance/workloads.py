@@ -20,6 +20,7 @@ from leadline_controller.framework.model import (
     PodAnnotations,
 )
 from leadline_controller.framework.ports import Workload
+from leadline_controller.framework.services import TEMPLATE_HASH
 
 from tests.endurance.api_server import SimulatedApiServer
 from tests.endurance.week_boards import CLASSES, CORES, WeekBoards, WeekMembers, day_share
@@ -53,10 +54,10 @@ SERVICES = (
     Service("catalog", 2, 30, 25, calls=("catalog-db",), states_profile=True),
     Service("cart-db", 1, 30, 15),
     Service("catalog-db", 1, 30, 15, states_profile=True),
-    Service("camera", 1, 10, 120, user=10, busiest_h=12.0, data_mb=0.5),
+    Service("camera", 1, 10, 120, user=6, busiest_h=12.0, data_mb=0.5),
     Service("voice", 1, 5, 150, user=5, states_profile=True),
-    Service("heating", 1, 2, 30, user=15, busiest_h=7.0),
-    Service("dashboard", 2, 20, 30, user=18, busiest_h=10.0),
+    Service("heating", 1, 2, 30, user=10, busiest_h=7.0),
+    Service("dashboard", 2, 20, 30, user=11, busiest_h=10.0),
     Service("broker", 1, 60, 5),
     Service("sensors", 3, 60, 8, user=9, calls=("broker",), busiest_h=14.0),
     Service("api", 2, 30, 30, busiest_h=11.0),
@@ -132,9 +133,7 @@ class Workloads:
             created_s=self._unix_s + self._server.loop.now_s,
         )
         self._server.create(pod)
-        self._server.loop.call_later(
-            self._random.uniform(*_JOB_S), self._server.delete, pod.key
-        )
+        self._server.loop.call_later(self._random.uniform(*_JOB_S), self._server.delete, pod.key)
 
     def _pod(self, service: Service, owner: Owner) -> Pod:
         self._names += 1
@@ -153,7 +152,7 @@ class Workloads:
             *("default", name, f"u-{name}"),
             requests={CPU: 200, MEMORY: 96 * _MIB, PODS: 1},
             annotations=annotations,
-            labels={"app": service.name},
+            labels={"app": service.name, TEMPLATE_HASH: "1"},
             owner=owner,
             created_s=self._unix_s + self._server.loop.now_s,
         )
@@ -241,7 +240,7 @@ class Workloads:
     def _work_ms(self, service: Service, node: str) -> float:
         """In a queue with as many servers as cores, by Sakasegawa's approximation."""
         busy = min(self._boards.true_busy(node), _FULL)
-        queued = busy ** (sqrt(2 * (CORES + 1)) - 1) / (CORES * (1 - busy))
+        queued: float = busy ** (sqrt(2 * (CORES + 1)) - 1) / (CORES * (1 - busy))
         return service.work_ms * self._members.slower(node) * (1 + queued)
 
 
