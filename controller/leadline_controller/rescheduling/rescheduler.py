@@ -329,7 +329,8 @@ class Rescheduler:
 
         view, running = self._step.view(), self._running()
         worse = self._assumptions.look(view, running, now_s, decided_on)
-        due = [each for each in worse if now_s - each.since_s >= self.settings.worse_for_s]
+        worse_for_s = self.settings.worse_for_s
+        due = [each for each in worse if now_s - each.since_s >= worse_for_s * each.patience]
         if not due or not self._submitted.empty() or self.journal.is_paused(self.now_unix_s()):
             return
         plan = await self.plan({each.pod.uid for each in due})

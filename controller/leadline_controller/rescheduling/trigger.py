@@ -14,6 +14,10 @@ from leadline_controller.history.explanation import measured
 # the traffic of the pods themselves.
 _LEAST_RISE = {"rtt_ms": 2.0, "cpu_percent": 20.0, "memory_percent": 20.0}
 _BANDWIDTH = "bandwidth_mbps"
+# An update or a backup keeps a board busy for minutes, and a pod that fled it would gain little.
+# So its CPU must be busier for so many times as long as the others must be worse: of the default of
+# 5 minutes that makes the 15 over which Trimaran (Kubernetes' scheduler-plugins) takes load.
+_PATIENCE = {"cpu_percent": 3.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +28,15 @@ class Worse:
     node: str
     since_s: float  # on the clock of the views
     why: str  # one sentence
+    patience: float = 1.0  # how many times as long as others it must stay worse
 
 
 @dataclass(slots=True)
 class _Placement:
     node: str
     assumed: dict[str, float] = field(default_factory=dict)
-    worse_since_s: float | None = None
+    # Since when each of what was measured has been worse without a break.
+    worse_since_s: dict[str, float] = field(default_factory=dict)
 
 
 class Assumptions:
@@ -78,25 +84,32 @@ class Assumptions:
             for name, value in now.items():
                 placement.assumed.setdefault(name, value)
             why = self._why_worse(placement.assumed, now, node)
-            if not why:
-                placement.worse_since_s = None
-                continue
-            if placement.worse_since_s is None:
-                placement.worse_since_s = now_s
-            found.append(Worse(pod, node, placement.worse_since_s, why))
+            before_s = placement.worse_since_s
+            placement.worse_since_s = {name: before_s.get(name, now_s) for name in why}
+            if why:
+                each = (
+                    Worse(pod, node, since_s, why[name], _PATIENCE.get(name, 1.0))
+                    for name, since_s in placement.worse_since_s.items()
+                )
+                found.append(max(each, key=lambda worse: (now_s - worse.since_s) / worse.patience))
         self._placements = kept
         return found
 
     def look_again(self, uid: str, now_s: float) -> None:
         """A plan was made for this pod: only if it stays worse as long again, another one is."""
         if uid in self._placements:
-            self._placements[uid].worse_since_s = now_s
+            since_s = self._placements[uid].worse_since_s
+            since_s.update(dict.fromkeys(since_s, now_s))
 
     def _known(self, values: Mapping[str, float]) -> dict[str, float]:
         known = {name: values.get(name, np.nan) for name in self._needs}
         return {name: value for name, value in known.items() if not np.isnan(value)}
 
-    def _why_worse(self, assumed: Mapping[str, float], now: Mapping[str, float], node: str) -> str:
+    def _why_worse(
+        self, assumed: Mapping[str, float], now: Mapping[str, float], node: str
+    ) -> dict[str, str]:
+        """One sentence for each value that is worse, by its name."""
+        found = {}
         for name, value in now.items():
             was = assumed[name]
             if name == _BANDWIDTH:
@@ -104,5 +117,5 @@ class Assumptions:
             else:
                 is_worse = value > max(was * (1 + self._worse_by), was + _LEAST_RISE[name])
             if is_worse:
-                return f"{name} of {node} is {value:.4g}, and was {was:.4g}"
-        return ""
+                found[name] = f"{name} of {node} is {value:.4g}, and was {was:.4g}"
+        return found

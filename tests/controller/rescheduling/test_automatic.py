@@ -17,6 +17,7 @@ from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.history.record import DecisionRecord
 from leadline_controller.history.store import HistorySettings
 from leadline_controller.rescheduling import rescheduler as reschedulers
+from leadline_controller.rescheduling import trigger
 from leadline_controller.rescheduling.journal import HourlyBudgets
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.rescheduling.trigger import Assumptions
@@ -99,6 +100,22 @@ async def test_a_link_that_stays_worse_moves_the_pod() -> None:
         await until(lambda: rescheduler.last[0])
         (outcome,) = rescheduler.last[1]
         assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
+
+
+async def test_what_often_passes_must_stay_worse_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(trigger._PATIENCE, "bandwidth_mbps", 1e6)
+    here = Scene()
+    async with running(*here.controller.placing()):
+        here.measure(80.0)
+        await asyncio.sleep(0.3)
+        here.measure(9.0)
+        here.measure(9.0)
+        await asyncio.sleep(0.5)
+        assert not here.cluster.pod("default/web").terminating
+        trigger._PATIENCE["bandwidth_mbps"] = 1.0
+        await until(lambda: here.cluster.pod("default/web").terminating)
 
 
 async def test_an_error_does_not_end_it(

@@ -65,6 +65,25 @@ def test_time_counts_without_a_break_and_again_after_a_plan() -> None:
     assert since(slow, 410) == [400]
 
 
+def test_a_busy_cpu_must_stay_so_three_times_as_long() -> None:
+    looking, running = Assumptions(NEEDS, 0.2), [(placed(), "n1")]
+    looking.look(cluster(), running, 0)
+    (busy,) = looking.look(cluster(cpu=90), running, 100)
+    assert (busy.since_s, busy.patience) == (100, 3.0)
+    (slow,) = looking.look(cluster(mbps=20), running, 200)
+    assert (slow.since_s, slow.patience) == (200, 1.0)
+
+
+def test_of_two_values_the_one_counts_that_is_due_first() -> None:
+    looking, running = Assumptions(NEEDS, 0.2), [(placed(), "n1")]
+    looking.look(cluster(), running, 0)
+    looking.look(cluster(cpu=90), running, 100)
+    both = cluster(cpu=90, mbps=20)
+    looking.look(both, running, 500)
+    whys = [looking.look(both, running, at)[0].why.partition(" ")[0] for at in (600, 900)]
+    assert whys == ["cpu_percent", "bandwidth_mbps"]
+
+
 def test_an_unknown_value_is_no_worse_and_assumed_when_first_known() -> None:
     looking, unknown = Assumptions(NEEDS, 0.2), cluster(mbps=float("nan"))
     running = [(placed(), "n1")]
