@@ -14,10 +14,11 @@ from leadline_controller.history.explanation import measured
 # the traffic of the pods themselves.
 _LEAST_RISE = {"rtt_ms": 2.0, "cpu_percent": 20.0, "memory_percent": 20.0}
 _BANDWIDTH = "bandwidth_mbps"
-# An update or a backup keeps a board busy for minutes, and a pod that fled it would gain little.
-# So its CPU must be busier for so many times as long as the others must be worse: of the default of
-# 5 minutes that makes the 15 over which Trimaran (Kubernetes' scheduler-plugins) takes load.
-_PATIENCE = {"cpu_percent": 3.0}
+_LINKS = ("rtt_ms", _BANDWIDTH)
+# An update or a backup keeps a board busy for minutes, and a pod that fled it would gain little. So
+# so many plans in a row, `worse_for_s` apart, must move a pod, unless a link has just become worse:
+# by default 15 minutes, the time over which Trimaran (Kubernetes' scheduler-plugins) takes load.
+_PLANS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Worse:
     node: str
     since_s: float  # on the clock of the views
     why: str  # one sentence
-    patience: float = 1.0  # how many times as long as others it must stay worse
+    of_link: bool = False  # a link is worse, and no plan was made since it became so
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class _Placement:
     assumed: dict[str, float] = field(default_factory=dict)
     # Since when each of what was measured has been worse without a break.
     worse_since_s: dict[str, float] = field(default_factory=dict)
+    planned: set[str] = field(default_factory=set)  # of these, those with a plan since then
+    moving: int = 0  # how many of the last plans would have moved the pod, without a break
 
 
 class Assumptions:
@@ -65,7 +68,8 @@ class Assumptions:
         now_s: float,
         decided_on: Callable[[Pod, str], Mapping[str, float]] = lambda _pod, _node: {},
     ) -> list[Worse]:
-        """The placements that are worse than assumed now, and since when without a break.
+        """The placements that are worse than assumed now, and since when without a break: each at
+        most twice, by a link that has become worse and by all else.
         decided_on: what the decision that placed this pod on this node knew of it, NaN if that was
         unknown; empty if the decision is no longer known."""
         found, kept = [], {}
@@ -86,20 +90,34 @@ class Assumptions:
             why = self._why_worse(placement.assumed, now, node)
             before_s = placement.worse_since_s
             placement.worse_since_s = {name: before_s.get(name, now_s) for name in why}
-            if why:
-                each = (
-                    Worse(pod, node, since_s, why[name], _PATIENCE.get(name, 1.0))
-                    for name, since_s in placement.worse_since_s.items()
-                )
-                found.append(max(each, key=lambda worse: (now_s - worse.since_s) / worse.patience))
+            placement.planned &= why.keys()
+            if not why:
+                placement.moving = 0
+            links = [name for name in why if name in _LINKS and name not in placement.planned]
+            others = [name for name in why if name not in links]
+            for names in filter(None, (others, links)):
+                name = min(names, key=placement.worse_since_s.__getitem__)
+                since_s = placement.worse_since_s[name]
+                found.append(Worse(pod, node, since_s, why[name], names is links))
         self._placements = kept
         return found
 
-    def look_again(self, uid: str, now_s: float) -> None:
-        """A plan was made for this pod: only if it stays worse as long again, another one is."""
-        if uid in self._placements:
-            since_s = self._placements[uid].worse_since_s
-            since_s.update(dict.fromkeys(since_s, now_s))
+    def may_move(self, worse: Worse, now_s: float, *, moves: bool) -> bool:
+        """A plan was made because of this. moves: whether it moves the pod. Returns whether it is
+        to do so now. Only if the placement stays worse as long again, another plan is made."""
+        placement = self._placements.get(worse.pod.uid)
+        if placement is None:
+            return moves
+        placement.moving = placement.moving + 1 if moves else 0
+        # A link that became worse only just has a plan of its own.
+        names = [
+            name
+            for name in placement.worse_since_s
+            if worse.of_link or name not in _LINKS or name in placement.planned
+        ]
+        placement.planned.update(names)
+        placement.worse_since_s |= dict.fromkeys(names, now_s)
+        return moves and (worse.of_link or placement.moving >= _PLANS)
 
     def _known(self, values: Mapping[str, float]) -> dict[str, float]:
         known = {name: values.get(name, np.nan) for name in self._needs}
