@@ -1,13 +1,10 @@
-"""Half a day of what `python -m tests.endurance moves` does for weeks, with more that happens."""
+"""Some hours of what `python -m tests.endurance moves` does for weeks, with more that happens."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.endurance.moves import RETURN_S, Found, Move, Run, simulate
-
-SEEDS = (0, 1)
-HOURS, EVENTFUL = 8.0, 4.0
 
 
 def moved(at_s: float, workload: str, source: str, target: str) -> Move:
@@ -38,14 +35,10 @@ def test_a_move_tells_what_was_worse() -> None:
 
 @pytest.mark.experiment
 def test_leadline_moves_no_more_pods_than_dacs_and_none_back_and_forth() -> None:
-    leadline, dacs = (
-        [simulate(Run(name, HOURS, seed=seed, eventful=EVENTFUL)) for seed in SEEDS]
-        for name in ("leadline", "dacs")
-    )
-    assert 0 < sum(len(each.moves) for each in leadline) <= sum(len(each.moves) for each in dacs)
-    assert [list(each.returns()) for each in leadline] == [[], []]
-    for one, other in zip(leadline, dacs, strict=True):
-        assert one.network_ms + one.work_ms < other.network_ms + other.work_ms
-        # Every move ended where it was planned.
-        assert one.endings["moved"] == len(one.moves)
-        assert one.faults["links that became slower"] == other.faults["links that became slower"]
+    leadline, dacs = (simulate(Run(name, hours=8.0, eventful=4.0)) for name in ("leadline", "dacs"))
+    assert 0 < len(leadline.moves) <= len(dacs.moves)
+    assert list(leadline.returns()) == []
+    assert leadline.endings["failed"] == leadline.endings["elsewhere"] == 0
+    assert leadline.network_ms + leadline.work_ms < dacs.network_ms + dacs.work_ms
+    for what in ("links that became slower", "boards with other work", "boards without power"):
+        assert leadline.faults[what] == dacs.faults[what] > 0
