@@ -86,7 +86,7 @@ class KubeLease:
                 record = await self._send(body, over)
                 log.warning(
                     "the Lease does not tell that this installation runs %s (%s): apply what "
-                    "`leadline kube manifests` prints, or set strategy.name",
+                    "`leadline kube manifests` prints",
                     *(self.strategy, error),
                 )
                 return record
