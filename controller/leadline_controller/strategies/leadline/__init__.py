@@ -17,7 +17,7 @@ from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
-from leadline_controller.strategies.leadline.batch_peers import BatchPeers, among_batch
+from leadline_controller.strategies.leadline.batch_peers import among_batch
 from leadline_controller.strategies.leadline.boards import (
     LEAST_CORES,
     REQUESTED_SHARE,
@@ -27,6 +27,7 @@ from leadline_controller.strategies.leadline.boards import (
     memory_size,
     memory_used,
 )
+from leadline_controller.strategies.leadline.moves import Cost, Movers, moving_ms, plan_moves
 from leadline_controller.strategies.leadline.network import (
     peers_at,
     peers_ms,
@@ -143,26 +144,43 @@ class Leadline(BatchStrategy):
         self,
         view: ClusterView,
         pending: Sequence[Pod],
-        running: Sequence[Running],  # noqa: ARG002  # none is moved
+        running: Sequence[Running],
         allowed: Allowed,
     ) -> BatchPlan:
         """Nodes for all pending pods together: of the plans with the most of them on nodes the one
         whose requests wait the least in sum, requests a second times the wait of each
-        (planning.py). No running pod is moved: the rescheduler does that."""
+        (planning.py). Running pods that may move do so where that is worth more than the time for
+        which they are away (moves.py)."""
         masks = np.array([allowed(pod) for pod in pending]).reshape(len(pending), len(view))
         nodes = np.flatnonzero(masks.any(axis=0))
-        if not nodes.size:
-            return BatchPlan()
-        peers = among_batch(view, pending)
-        waits = self._waits_of(view, pending, nodes, masks[:, nodes], peers)
-        found = search(waits)
+        at, method = np.full(len(pending), -1), ""
+        if nodes.size:
+            found = search(self._waits_of(view, pending, nodes, masks[:, nodes]))
+            at, method = np.where(found.nodes >= 0, nodes[found.nodes], -1), found.method
+        waiting = list(zip(pending, masks, strict=True))
+        movers = Movers.choose(view, waiting, running, allowed, self._alone_s)
+        if movers.of:
+            plan = plan_moves(self._waits_of, view, movers, waiting, at, self._cost)
+            if plan is not None:
+                return plan
         placed = {
-            pod.key: int(nodes[at])
-            for pod, at in zip(pending, found.nodes.tolist(), strict=True)
-            if at >= 0
+            pod.key: node for pod, node in zip(pending, at.tolist(), strict=True) if node >= 0
         }
-        why = f"as planned for {len(placed)} pods that came together, {found.method}"
-        return BatchPlan(placed, why=dict.fromkeys(placed, why), method=found.method)
+        why = f"as planned for {len(placed)} pods that came together, {method}{movers.note}"
+        return BatchPlan(placed, why=dict.fromkeys(placed, why), method=method)
+
+    def _alone_s(self, view: ClusterView, pod: Pod) -> Floats:
+        """What the pod waits on each node, s each second."""
+        demand = self._demand(pod, peers_at(view, pod), self.life_s)
+        return self.score(view, pod, np.arange(len(view))).total * demand.requests_per_s / 1000
+
+    def _cost(self, view: ClusterView, pod: Pod, node: int) -> Cost:
+        """Of the pod's move to this node; the view is without it."""
+        life_s = _expectations(view).life_s(pod, self.life_s)
+        demand = self._demand(pod, peers_at(view, pod), life_s)
+        start = self._start_ms(view, pod, np.array([node]), demand)
+        pull_s = start.value * demand.requests / 1000
+        return Cost(float(moving_ms(pull_s, life_s)[0]), life_s)
 
     def _waits_of(
         self,
@@ -170,9 +188,12 @@ class Leadline(BatchStrategy):
         pods: Sequence[Pod],
         nodes: Ints,
         allowed: Bools,
-        batch: BatchPeers,
+        own: Sequence[int] = (),
     ) -> Waits:
-        """What the pods wait on these nodes, by the nodes that each may have, shape (m, n)."""
+        """What the pods wait on these nodes, by the nodes that each may have, shape (m, n). own:
+        the nodes of the first of them, which run, as indexes of `nodes`; `view` is without these
+        pods. Elsewhere they wait for the move, too."""
+        batch = among_batch(view, pods)
         cores, size = cores_of(view, nodes), memory_size(view, nodes)
         busy, used = busy_share(view, nodes, cores), memory_used(view, nodes)
         assumes, expectations = view.assumed is not None, _expectations(view)
@@ -197,6 +218,11 @@ class Leadline(BatchStrategy):
                 "peers": peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
             }
             terms.pop(self.without, None)
+            if at < len(own):
+                pull_s = starts[images].value * demand.requests / 1000
+                terms["start"] = _off(own[at], terms.get("start", Uncertain.exact(0.0 * pull_s)))
+                away_ms = moving_ms(pull_s, expectations.life_s(pod, self.life_s))
+                terms["move"] = _off(own[at], Uncertain.exact(away_ms))
             others = Uncertain(
                 np.asarray(sum(each.value for each in terms.values())),
                 np.asarray(sum(each.mean for each in terms.values())),
@@ -211,8 +237,8 @@ class Leadline(BatchStrategy):
             if assumes:
                 adds_busy += (1 - REQUESTED_SHARE) * expected.cpu_cores / cores
                 adds_memory += expected.memory_bytes / size
-            own = expected.memory_bytes / size
-            found = demand.requests_per_s, others, work, own, adds_busy, adds_memory
+            own_memory = expected.memory_bytes / size
+            found = demand.requests_per_s, others, work, own_memory, adds_busy, adds_memory
             columns.append(PodColumns(*found))
         caution = None if self.without == "risk" else self.caution
         return Waits.of(
@@ -303,6 +329,12 @@ def _replicas(view: ClusterView, pod: Pod) -> Ints:
     if (wanted := service_of(pod)) is None:
         return np.zeros(len(view), np.int64)
     return view.assigned_pods.replicas(wanted, len(view))
+
+
+def _off(node: int, wait: Uncertain) -> Uncertain:
+    """The wait, but none on this node."""
+    elsewhere = np.arange(wait.value.size) != node
+    return Uncertain(*(each * elsewhere for each in wait))
 
 
 def _same_service(pods: Sequence[Pod]) -> Floats:

@@ -132,7 +132,7 @@ def waits_of(found: ClusterView, pods: Sequence[Pod], strategy: Leadline | None 
     )
     every = np.arange(len(found))
     made = strategy or Leadline()
-    waits = made._waits_of(found, pods, every, allowed, among_batch(found, pods))
+    waits = made._waits_of(found, pods, every, allowed)
     return waits.among(every)
 
 
