@@ -16,6 +16,7 @@ from leadline_controller.strategies.leadline.waits import Waits
 # Beyond these, sets of pods on nodes to evaluate, and combinations to try, no search is exact.
 _MOST_EVALUATED, _MOST_TRIED = 40_000, 3_000_000
 _MOST_STEPS = 4  # for each pod
+_LEAST_DIVIDED, _MOST_DIVIDED = 3, 16_384  # pods of two nodes, and ways to divide these
 _PAIR_NODES = 8  # on which two peers are tried together
 _LEAST_GAIN = 1e-9  # a share: less is rounding
 _FEW_NODES = 200  # among so many is searched, if a pod has no more good ones
@@ -126,7 +127,7 @@ class _Local:
                 self._move()
                 or self._exchange()
                 or self._move_pair()
-                or (start is not None and self._make_way())
+                or (start is not None and (self._make_way() or self._divide()))
             ):
                 break
             self._place_next()
@@ -262,6 +263,48 @@ class _Local:
         pod, other = int(comes[best]), int(goes[best])
         self._put([(pod, int(node[best])), (other, int(to[best]))])
         return True
+
+    def _divide(self) -> bool:
+        """The pods of two nodes divided anew between these, where that helps most: one goes for two
+        that come, for instance."""
+        ends, sets, sizes = list[tuple[int, int]](), list[Bools](), list[int]()
+        counts = np.bincount(self.at[self.at >= 0], minlength=self._nodes)
+        pairs = list(combinations(np.flatnonzero(counts).tolist(), 2))
+        for x, y in sorted(pairs, key=lambda each: counts[each[0]] + counts[each[1]]):
+            pods = np.flatnonzero((self.at == x) | (self.at == y))
+            if pods.size < _LEAST_DIVIDED:  # moves and exchanges are all that there are
+                continue
+            if sum(sizes) + (1 << pods.size) > _MOST_DIVIDED:
+                break
+            chosen = np.zeros((1 << pods.size, self._pods), np.bool_)
+            chosen[:, pods] = np.arange(len(chosen))[:, np.newaxis] >> np.arange(pods.size) & 1
+            ends.append((x, y))
+            sets.append(chosen)
+            sizes.append(len(chosen))
+        if not ends:
+            return False
+        on_x, both = np.concatenate(sets), np.repeat(np.array(ends), sizes, axis=0)
+        on_y = ((self.at == both[:, :1]) | (self.at == both[:, 1:])) & ~on_x
+        after_s = -self._node_s[both].sum(axis=1)
+        for node, chosen in zip(both.T, (on_x, on_y), strict=True):
+            after_s += self._waits.together_s(node, chosen)
+            after_s += (chosen * (self._peers_s[:, node].T - self._peers_s_now())).sum(axis=1)
+        best = int(np.argmin(after_s))
+        if -after_s[best] <= self._least_gain():
+            return False
+        x, y = both[best].tolist()
+        before, before_s = self.at.copy(), self._waits.total_s(self.at)
+        self._put([(i, x) for i in np.flatnonzero(on_x[best]).tolist()])
+        self._put([(i, y) for i in np.flatnonzero(on_y[best]).tolist()])
+        if before_s - self._waits.total_s(self.at) > self._least_gain():
+            return True
+        # Peers that both change their places are seen where the other one was.
+        self._put(list(enumerate(before.tolist())))
+        return False
+
+    def _peers_s_now(self) -> Floats:
+        placed: Floats = self._peers_s[np.arange(self._pods), self.at] * (self.at >= 0)
+        return placed
 
     def _least_gain(self) -> float:
         return _LEAST_GAIN * (float(self._node_s.sum()) + 1e-6)
