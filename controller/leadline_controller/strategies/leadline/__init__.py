@@ -174,13 +174,14 @@ class Leadline(BatchStrategy):
         demand = self._demand(pod, peers_at(view, pod), self.life_s)
         return self.score(view, pod, np.arange(len(view))).total * demand.requests_per_s / 1000
 
-    def _cost(self, view: ClusterView, pod: Pod, node: int) -> Cost:
-        """Of the pod's move to this node; the view is without it."""
+    def _cost(self, view: ClusterView, pod: Pod, nodes: Ints) -> Cost:
+        """Of the move of a running pod to these nodes."""
         life_s = _expectations(view).life_s(pod, self.life_s)
         demand = self._demand(pod, peers_at(view, pod), life_s)
-        start = self._start_ms(view, pod, np.array([node]), demand)
-        pull_s = start.value * demand.requests / 1000
-        return Cost(float(moving_ms(pull_s, life_s)[0]), life_s)
+        start = self._start_ms(view, pod, nodes, demand)
+        others = int(_replicas(view, pod).sum()) - 1
+        each_ms = moving_ms(start.value * demand.requests / 1000, life_s)
+        return Cost(np.zeros(nodes.size) if others > 0 else each_ms, life_s, max(others, 0))
 
     def _waits_of(
         self,
@@ -191,8 +192,8 @@ class Leadline(BatchStrategy):
         own: Sequence[int] = (),
     ) -> Waits:
         """What the pods wait on these nodes, by the nodes that each may have, shape (m, n). own:
-        the nodes of the first of them, which run, as indexes of `nodes`; `view` is without these
-        pods. Elsewhere they wait for the move, too."""
+        the nodes of the first of them, which run there, as indexes of `nodes`; `view` is without
+        these pods."""
         batch = among_batch(view, pods)
         cores, size = cores_of(view, nodes), memory_size(view, nodes)
         busy, used = busy_share(view, nodes, cores), memory_used(view, nodes)
@@ -218,11 +219,9 @@ class Leadline(BatchStrategy):
                 "peers": peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
             }
             terms.pop(self.without, None)
-            if at < len(own):
-                pull_s = starts[images].value * demand.requests / 1000
-                terms["start"] = _off(own[at], terms.get("start", Uncertain.exact(0.0 * pull_s)))
-                away_ms = moving_ms(pull_s, expectations.life_s(pod, self.life_s))
-                terms["move"] = _off(own[at], Uncertain.exact(away_ms))
+            if at < len(own) and "start" in terms:  # it has started there
+                elsewhere = np.arange(nodes.size) != own[at]
+                terms["start"] = Uncertain(*(each * elsewhere for each in terms["start"]))
             others = Uncertain(
                 np.asarray(sum(each.value for each in terms.values())),
                 np.asarray(sum(each.mean for each in terms.values())),
@@ -329,12 +328,6 @@ def _replicas(view: ClusterView, pod: Pod) -> Ints:
     if (wanted := service_of(pod)) is None:
         return np.zeros(len(view), np.int64)
     return view.assigned_pods.replicas(wanted, len(view))
-
-
-def _off(node: int, wait: Uncertain) -> Uncertain:
-    """The wait, but none on this node."""
-    elsewhere = np.arange(wait.value.size) != node
-    return Uncertain(*(each * elsewhere for each in wait))
 
 
 def _same_service(pods: Sequence[Pod]) -> Floats:

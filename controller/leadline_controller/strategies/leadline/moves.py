@@ -3,7 +3,6 @@ longer everywhere else for what its move costs within its life. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ MOST_MOVING = 32
 LEAST_GAIN = 0.05
 
 WaitsOf = Callable[[ClusterView, Sequence[Pod], Ints, Bools, Sequence[int]], Waits]
-CostOf = Callable[[ClusterView, Pod, int], "Cost"]  # of a move to a node, in a view without the pod
+CostOf = Callable[[ClusterView, Pod, Ints], "Cost"]  # of the move of a pod to nodes
 # What a pod waits on each node, s each second, shape (n,); the view is without it.
 Alone = Callable[[ClusterView, Pod], Floats]
 
@@ -39,10 +38,18 @@ def moving_ms(pull_s: Floats, life_s: float) -> Floats:
 
 
 class Cost(NamedTuple):
-    """Of a move."""
+    """Of a pod's moves to nodes. Where other pods of its service serve those who come while it is
+    away, nobody waits."""
 
-    each_ms: float  # for each request in the pod's life
+    each_ms: Floats  # for each request in the pod's life, shape (n,)
     life_s: float
+    replicas: int  # others of its service
+
+    def text(self, node: int) -> str:
+        """Of the move to one of the nodes, a part of a sentence."""
+        if self.replicas:
+            return f"{self.replicas} other pods of its service serve while it moves"
+        return f"{self.each_ms[node]:.3g} ms for its move in its life of {self.life_s:.0f} s"
 
 
 class Mover(NamedTuple):
@@ -156,11 +163,13 @@ def plan_moves(
     start = np.where(start >= 0, np.searchsorted(nodes, start), -1)
     runs = np.arange(len(pods)) < len(places)
     own = start[runs]
+    costs = [cost(view, pod, nodes) for pod, _ in places]
     waits = _with_room(waits_of(calm, pods, nodes, allowed[:, nodes], own.tolist()), own)
+    waits = waits.dearer(_elsewhere(len(pods), own, np.array([each.each_ms for each in costs])))
     if not np.isfinite(_total_s(waits, start)):  # where running pods hold what a pending one needs
         start = np.where(runs, start, -1)
     found = search(_reluctant(waits, own), start, runs)
-    plan = _Plan(view, waits, pods, nodes, start, found.nodes, partial(cost, calm), own.size)
+    plan = _Plan(view, waits, pods, nodes, start, found.nodes, costs)
     moves = plan.moves()
     if not plan.is_worth(moves):
         return None
@@ -186,12 +195,17 @@ def _reluctant(waits: Waits, own: Ints) -> Waits:
     """In which each of the first pods moves only if it gains LEAST_GAIN of what it waits where it
     is best off alone. That does not depend on where the others are, so that a move that is made
     makes no other one worth it."""
-    pods, count_of = waits.shape
-    least_ms = (waits.alone_s() / waits.per_s).min(axis=1)
-    more_ms = np.zeros((pods, count_of))
-    more_ms[: own.size] = LEAST_GAIN * least_ms[: own.size, np.newaxis]
-    more_ms[np.arange(own.size), own] = 0.0
-    return waits.dearer(more_ms)
+    least_ms = (waits.alone_s() / waits.per_s)[: own.size].min(axis=1)
+    more_ms = np.repeat(LEAST_GAIN * least_ms[:, np.newaxis], waits.shape[1], axis=1)
+    return waits.dearer(_elsewhere(waits.shape[0], own, more_ms))
+
+
+def _elsewhere(pods: int, own: Ints, more_ms: Floats) -> Floats:
+    """What only the first pods wait, shape (k, n), and not on their own nodes, shape (pods, n)."""
+    found = np.zeros((pods, more_ms.shape[1]))
+    found[: own.size] = more_ms
+    found[np.arange(own.size), own] = 0.0
+    return found
 
 
 def _total_s(waits: Waits, at: Ints) -> float:
@@ -214,8 +228,7 @@ class _Plan:
     nodes: Ints
     start: Ints  # as they would be without moves, shape (m,)
     final: Ints
-    cost: Callable[[Pod, int], Cost]  # of a move to a node
-    running: int  # of the pods, the first ones
+    costs: Sequence[Cost]  # of the first pods, which run
 
     def moves(self) -> tuple[Move, ...]:
         """Of the pods that run."""
@@ -223,16 +236,14 @@ class _Plan:
             _each_s(self.waits, at) / self.waits.per_s[:, 0] for at in (self.start, self.final)
         )
         found = []
-        for i in np.flatnonzero((self.start >= 0) & (self.final != self.start)).tolist():
-            if i >= self.running:
-                break
+        for i in np.flatnonzero((self.final != self.start)[: len(self.costs)]).tolist():
             pod, target = self.pods[i], int(self.nodes[self.final[i]])
             needs = self._in_need_of(i)
-            cost, less_ms = self.cost(pod, target), float(now_ms[i] - then_ms[i])
+            less_ms = float(now_ms[i] - then_ms[i])
             why = f"makes room for {_names(needs)}; " if needs else ""
             why += f"{pod.name} waits {abs(less_ms):.3g} ms a request "
             why += f"{'less' if less_ms >= 0 else 'more'} on {self.view.table.names[target]}, "
-            why += f"with {cost.each_ms:.3g} ms for its move in its life of {cost.life_s:.0f} s"
+            why += f"with {self.costs[i].text(int(self.final[i]))}"
             source = int(self.nodes[self.start[i]])
             found.append(Move(pod, source, target, why, tuple(each.key for each in needs)))
         return tuple(found)
@@ -241,22 +252,21 @@ class _Plan:
         """Whether with these moves more pods have nodes than without any, or they gain more than
         LEAST_GAIN of what the moved pods wait."""
         at, again_s = self.final.copy(), 0.0
-        at[: self.running] = self.start[: self.running]
+        at[: len(self.costs)] = self.start[: len(self.costs)]
         number = {pod.key: i for i, pod in enumerate(self.pods)}
         for step in steps:
             i, node = number[step.pod.key], int(np.searchsorted(self.nodes, step.target))
             if node == self.nodes.size or self.nodes[node] != step.target:
                 return False
             if at[i] != self.start[i]:  # it moves twice
-                each_ms = self.cost(step.pod, step.target).each_ms
-                again_s += each_ms * float(self.waits.per_s[i, 0])
+                again_s += float(self.costs[i].each_ms[node] * self.waits.per_s[i, 0])
             at[i] = node
         after_s = _total_s(self.waits, at) + again_s
         if not np.isfinite(after_s):
             return False
         if (at >= 0).sum() != (self.start >= 0).sum():
             return bool((at >= 0).sum() > (self.start >= 0).sum())
-        moved = (at != self.start) & (np.arange(at.size) < self.running)
+        moved = (at != self.start) & (np.arange(at.size) < len(self.costs))
         least_s = LEAST_GAIN * float(_each_s(self.waits, self.start)[moved].sum())
         return not moved.any() or _total_s(self.waits, self.start) - after_s > least_s
 
@@ -264,7 +274,7 @@ class _Plan:
         """The pods that come to this one's node and do not fit beside those that leave it."""
         node, room = self.start[i], self.waits.room
         was, will = self.start == node, self.final == node
-        was[self.running :] = False
+        was[len(self.costs) :] = False
         if (room.amounts[was | will].sum(axis=0) <= room.free[node]).all():
             return []
         return [self.pods[k] for k in np.flatnonzero(will & ~was).tolist()]

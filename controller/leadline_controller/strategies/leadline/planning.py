@@ -294,8 +294,8 @@ class _Local:
             return False
         x, y = both[best].tolist()
         before, before_s = self.at.copy(), self._waits.total_s(self.at)
-        self._put([(i, x) for i in np.flatnonzero(on_x[best]).tolist()])
-        self._put([(i, y) for i in np.flatnonzero(on_y[best]).tolist()])
+        places = np.where(on_x[best], x, np.where(on_y[best], y, self.at))
+        self._put(list(enumerate(places.tolist())))
         if before_s - self._waits.total_s(self.at) > self._least_gain():
             return True
         # Peers that both change their places are seen where the other one was.
