@@ -86,7 +86,7 @@ class Leadline(BatchStrategy):
     paper = "Leadline, docs/leadline-strategy.md"
     needs = ("cpu_percent", "memory_percent", "bandwidth_mbps", "rtt_ms")
     main_peer: ClassVar[str] = "on"  # it always reads the round trips to peers
-    only_places = True
+    pod_by_pod = True
 
     life_s: float = option(
         3600.0, unit="s", minimum=1.0, maximum=1e9, name="life", help="expected life of a first pod"
