@@ -23,8 +23,8 @@ _NORMAL = 1.96
 _MENDED: Mapping[str, Kind] = {"DACS": "fitted", "KubeDSM": "fitted", "Response time": "fitted"}
 _WHY_PAPER: Mapping[str, str] = {
     "KubeDSM": (
-        "The edge ratio is the mean over services of their pods' shares, and a plan of leadline has "
-        "the shortest waits of all pods: more of them on the edge, and fewer of those that take as "
+        "The edge ratio is the mean over services of their pods' shares. leadline plans for the "
+        "shortest waits of all pods: more of them on the edge, and fewer of those that take as "
         "much as two others. It also moves the only pod of a service only if that pays for the "
         "time for which it is away; in the paper's experiment moves take no time."
     ),
