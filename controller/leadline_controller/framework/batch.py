@@ -56,6 +56,8 @@ class BatchPlan:
     # Whether moves of these pods that are not just those of the plan still leave the cluster better
     # than it is.
     is_worth: Callable[[Sequence[Move]], bool] = lambda _: True
+    # Whether the first of the moves may be made without the others, as far as `is_worth` says so.
+    in_part: bool = False
 
 
 @runtime_checkable
@@ -161,13 +163,18 @@ def suggested_steps(
     may_go: MayGo | None = None,
     *,
     may_return: bool = True,
+    fits: Callable[[Sequence[Move]], bool] = lambda _: True,
 ) -> tuple[Move, ...]:
     """The moves of a plan without pending pods, in steps. None, if a pod that goes by way of the
     cloud, or a move that is left out, costs what the plan gains, and the next plan would not bring
     that either: the same would then be planned again and again. may_return: whether the next plan
-    may move the same pods."""
+    may move the same pods. fits: whether so many moves may be made now; of a plan that may be
+    carried out in part, the most that fit."""
     plan, _ = checked_plan(view, [], running, rule, may_go)
     steps = in_steps(view, plan.moves, rule.filters)
+    if plan.in_part:
+        parts = (steps[:count] for count in range(len(steps), 0, -1))
+        return next((each for each in parts if fits(each) and plan.is_worth(each)), ())
     if plan.is_worth(steps):
         return steps
     if not may_return:

@@ -8,7 +8,7 @@ executor waits for just these, and a step that fails or is contradicted cancels 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Suggestions:
     def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> Awaitable[bool] | None:
         """Submit these moves of pods of `view`, unless they exceed the budgets: a part of them
         could leave the cluster worse than none. True when all are done; None if none begins."""
-        why_not = self._why_not() or self._over_budget(view, moves)
+        why_not = self._why_not() or self._over_budget()(view, moves)
         if why_not:
             log.info("%d moves are not begun: %s", len(moves), why_not)
             return None
@@ -85,12 +85,13 @@ class Suggestions:
         step = self._step
         if self._why_not() or not step.state.listed:
             return 0
-        view = step.view()
+        view, over_budget = step.view(), self._over_budget()
         moves = await asyncio.to_thread(
             suggested_steps,
             *(view.for_another_thread(), step.state.staying(view), step.rule, self.may_go(view)),
             # What goes by way of the cloud rests there.
             may_return=not self._rescheduler.settings.cooldown_s,
+            fits=lambda moves: not over_budget(view, moves),
         )
         moved = self.have_moved(view, moves) if moves else None
         if moved is None:
@@ -111,18 +112,23 @@ class Suggestions:
             return "the moves that have begun cannot be read yet"
         return "another plan is under way" if rescheduler.is_busy else ""
 
-    def _over_budget(self, view: ClusterView, moves: Sequence[Move]) -> str:
-        """Which budget these moves together would exceed; empty if none."""
+    def _over_budget(self) -> Callable[[ClusterView, Sequence[Move]], str]:
+        """Says which budget moves would exceed together after those of now, "" if none."""
         journal, settings = self._rescheduler.journal, self._rescheduler.settings
         now_s = self._rescheduler.now_unix_s() or 0.0
-        notes, names = list(journal.of_the_hour(now_s)), view.table.names
-        for move in moves:
-            owner = move.pod.owner.uid if move.pod.owner else ""
-            source, target = names[move.source], names[move.target]
-            if reason := settings.budgets.refusal(notes, owner, (source, target)):
-                return reason
-            notes.append(MoveNote(move.pod.uid, move.pod.key, owner, source, target, now_s))
-        return ""
+        made = list(journal.of_the_hour(now_s))
+
+        def over_budget(view: ClusterView, moves: Sequence[Move]) -> str:
+            notes, names = list(made), view.table.names
+            for move in moves:
+                owner = move.pod.owner.uid if move.pod.owner else ""
+                source, target = names[move.source], names[move.target]
+                if reason := settings.budgets.refusal(notes, owner, (source, target)):
+                    return reason
+                notes.append(MoveNote(move.pod.uid, move.pod.key, owner, source, target, now_s))
+            return ""
+
+        return over_budget
 
 
 async def _all_moved(outcomes: "asyncio.Future[list[MoveOutcome]]") -> bool:

@@ -181,7 +181,8 @@ def plan_moves(
     placed = {pod.key: placed[pod.key] for pod, _ in pending if pod.key in placed}
     why = f"as planned for {len(placed)} pods that came together"
     why += f" and {len(moves)} that move, {found.method}{movers.note}"
-    return BatchPlan(placed, moves, dict.fromkeys(placed, why), found.method, plan.is_worth)
+    whys = dict.fromkeys(placed, why)
+    return BatchPlan(placed, moves, whys, found.method, plan.is_worth, in_part=True)
 
 
 def _with_room(waits: Waits, own: Ints) -> Waits:

@@ -200,6 +200,19 @@ def test_where_another_pod_of_the_service_serves_nobody_waits_for_the_move() -> 
     assert suggested(nearly, *replicas) == (), "readings differ by as much"
 
 
+def test_where_not_all_moves_may_be_made_the_first_are() -> None:
+    found, running = far_cloud(200.0), list[Running]()
+    for app in ("a", "b", "c"):
+        pod = replace(used_at_home(f"{app}-0", app), uid=app)
+        running.append((pod, 2))
+        found = found.with_placement(pod, 2)
+    every = suggested_steps(found, running, rule())
+    assert len(every) == 3
+    for most in range(3):
+        part = suggested_steps(found, running, rule(), fits=lambda moves: len(moves) <= most)  # noqa: B023
+        assert part == every[:most]
+
+
 def test_a_pod_makes_way_for_one_that_has_no_other_place() -> None:
     """Only the big board can take the big pod."""
     found = view([node("small", cores=1), node("big", cores=2)])
