@@ -213,6 +213,20 @@ def test_where_not_all_moves_may_be_made_the_first_are() -> None:
         assert part == every[:most]
 
 
+def test_one_pod_leaves_the_edge_for_two() -> None:
+    """No move and no exchange alone helps, also where not all plans are tried."""
+    found = far_cloud(500.0)
+    running = [(used_at_home("wide", "a", cpu=4000), 1)]
+    running += [(used_at_home(f"small-{i}", f"b{i}", cpu=2000), 2) for i in range(2)]
+    for pod, at in running:
+        found = found.with_placement(pod, at)
+    with mock.patch.object(planning, "_is_small", return_value=False):
+        plan, _ = checked_plan(found, [], running, rule())
+    targets = {move.pod.name: move.target for move in plan.moves}
+    assert targets == {"wide": 2, "small-0": 1, "small-1": 1}
+    assert "makes room for default/small-0, default/small-1; wide waits" in plan.moves[0].why
+
+
 def test_a_pod_makes_way_for_one_that_has_no_other_place() -> None:
     """Only the big board can take the big pod."""
     found = view([node("small", cores=1), node("big", cores=2)])
