@@ -19,7 +19,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from leadline_controller.cluster.service_profiles import read_profiles
-from leadline_controller.framework.batch import moves_pods
+from leadline_controller.framework.batch import decides_together
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.history.recording_ring import RecordingSettings
@@ -535,7 +535,7 @@ def _check_shadow(settings: Settings) -> None:
             raise FieldError(f"shadow.options.{name}: expected a table")
         with _named(at, PluginError), _named(f"shadow.options.{name}", OptionError):
             strategy = build(STRATEGIES[name], given)
-        if moves_pods(strategy):
+        if decides_together(strategy):
             raise FieldError(
                 f"{at}: expected a strategy that decides pod by pod, got {shown(name)}"
             )

@@ -26,7 +26,7 @@ from leadline_controller.clock import SystemClock
 from leadline_controller.cluster.node_images import Layers
 from leadline_controller.cluster.pod_usage import usage_by_workload
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.framework.batch import moves_pods
+from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.image_layers import ARCH_LABEL
 from leadline_controller.framework.model import Node
@@ -183,7 +183,7 @@ class Controller:
         )
         self.resized = ResizedPods(cluster, self.rescheduler, self.step, leadership, name)
         self.suggestions: Suggestions | None = None
-        if moves_pods(self.rule.strategy):
+        if isinstance(self.rule.strategy, BatchStrategy):
             self.suggestions = Suggestions(self.rescheduler, self.step, leadership)
         # Before it knows which moves have begun, a replacement would be like any new pod.
         recovered = _AfterRecovery(leadership, self.rescheduler)
