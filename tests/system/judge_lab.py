@@ -68,7 +68,8 @@ class RealRun:
 def play(strategy: str, number: int, recording: Path, mbps: Sequence[float] = MBPS) -> RealRun:
     """Build a lab, let the strategy place the pods, write the recording, and remove the lab.
 
-    mbps: the links of the boards. The strategy STOCK is kube-scheduler, without a controller, so
+    strategy: its name, and options behind it, such as `leadline rate=1000`. mbps: the links of the
+    boards. The strategy STOCK is kube-scheduler, without a controller, so
     that nothing is measured or recorded.
     """
     boards = [BoardSpec(f"n{at}", rate_mbps=each) for at, each in enumerate(mbps, 1)]
@@ -88,8 +89,9 @@ def play(strategy: str, number: int, recording: Path, mbps: Sequence[float] = MB
         registries = running.lab.directory / "registries.yaml"
         mirrors = {"mirrors": {registry: {"endpoint": [f"http://{registry}"]}}}
         registries.write_text(json.dumps(mirrors))
+        name, *options = strategy.split()
         controller = running.start_controller(
-            f'[strategy]\nname = "{strategy}"\nseed = {number}\n'
+            f'[strategy]\nname = "{name}"\nseed = {number}\noptions = {{{", ".join(options)}}}\n'
             f'[probe]\nanchors = ["{SERVER}"]\ninterval_s = 5\nduration_ms = 1000\n'
             "link_time_share = 0.05\nbytes_per_day = 1000000000000\n"
             f'[images]\nregistries_file = "{registries}"\nrequests_per_hour = 100\n'
@@ -217,7 +219,8 @@ def main() -> None:
     FOLDER has is not played again."""
     asked = argparse.ArgumentParser(prog="tests.system.judge_lab", description=main.__doc__)
     asked.add_argument("folder", type=Path)
-    asked.add_argument("--strategy", action="append", help=f"{STOCK}, too; by default the five")
+    names = f"such as {STOCK} or 'leadline rate=1000'; by default the five"
+    asked.add_argument("--strategy", action="append", help=names)
     asked.add_argument("--times", type=int, default=TIMES, help="0: only print")
     asked.add_argument("--mbps", type=float, nargs="+", default=MBPS, help="links of the boards")
     given = asked.parse_args()
@@ -228,7 +231,7 @@ def main() -> None:
         for strategy in given.strategy or STRATEGIES:
             if any((run.strategy, run.number) == (strategy, number) for run in played):
                 continue
-            recording = given.folder / f"{strategy}-{number}.recording"
+            recording = given.folder / f"{strategy.replace(' ', '-')}-{number}.recording"
             played.append(play(strategy, number, recording, given.mbps))
             file.write_text(json.dumps([asdict(run) for run in played], indent=1))
             print([*table(played[-1:])][-1], flush=True)
