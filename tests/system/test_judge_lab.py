@@ -5,7 +5,7 @@ from tests.system.judge_lab import RealRun, table
 
 def run(strategy: str, number: int, *ready_s: float) -> RealRun:
     seen = {f"pod-{at}": each for at, each in enumerate(ready_s)}
-    return RealRun(strategy, number, {}, seen, {name: 0.1 for name in seen})
+    return RealRun(strategy, number, {}, seen, dict.fromkeys(seen, 0.1))
 
 
 def test_a_row_has_the_means_of_all_pods_and_of_the_worst_ones() -> None:
