@@ -5,7 +5,7 @@ step of the plan must pass the filters. Pure.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from leadline_controller.framework.view import Bools, ClusterView
 
 Running = tuple[Pod, int]  # a pod that is on a node, and the node's index
 Allowed = Callable[[Pod], Bools]
+MayGo = Callable[[Pod], Bools]  # the nodes to which a running pod may be moved, shape (n,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,19 @@ class BatchPlan:
     # Whether moves of these pods that are not just those of the plan still leave the cluster better
     # than it is.
     is_worth: Callable[[Sequence[Move]], bool] = lambda _: True
+    # Whether the first of the moves may be made without the others, as far as `is_worth` says so.
+    in_part: bool = False
 
 
 @runtime_checkable
 class BatchStrategy(Strategy, Protocol):
-    """A strategy that plans several pods at once."""
+    """A strategy that plans several pods at once, and moves running ones for it."""
 
     __slots__ = ()
+
+    # Whether a pod that comes alone is decided on by the same rule, so that what it does pod by pod
+    # tells what it is worth: for `leadline score`, for shadows.
+    pod_by_pod: ClassVar[bool] = False
 
     def plan(
         self,
@@ -78,10 +85,9 @@ class BatchStrategy(Strategy, Protocol):
         ...
 
 
-def moves_pods(strategy: Strategy) -> TypeGuard[BatchStrategy]:
-    """Whether the strategy's plans move running pods. One with `only_places = True` decides on a
-    single pod by the same rule, and has nothing to suggest where none is pending."""
-    return isinstance(strategy, BatchStrategy) and not getattr(strategy, "only_places", False)
+def decides_together(strategy: Strategy) -> TypeGuard[BatchStrategy]:
+    """Whether the strategy's rule is that of its plans, and not one for single pods."""
+    return isinstance(strategy, BatchStrategy) and not strategy.pod_by_pod
 
 
 def decide_batch(
@@ -121,11 +127,11 @@ def checked_plan(
     wanted: Sequence[Pod],
     running: Sequence[Running],
     rule: Rule,
-    may_move: Callable[[Pod], bool] = lambda _: True,
+    may_go: MayGo | None = None,
 ) -> tuple[BatchPlan, ClusterView]:
     """Plan a batch without deciding on its pods; a strategy that plans none leaves it empty.
-    may_move: whether a running pod may be moved. Returns the plan without the moves that are
-    dropped, and the view after its moves."""
+    may_go: None for any node. Returns the plan without the moves that are dropped, and the view
+    after its moves."""
     if not isinstance(rule.strategy, BatchStrategy):
         return BatchPlan(), view
     pending = [pod for pod in wanted if pre_filter_failure(pod) is None]
@@ -135,7 +141,7 @@ def checked_plan(
         view,
         pending,
         running,
-        _allowed(view, running, rule.filters, may_move),
+        _allowed(view, running, rule.filters, may_go),
     )
     while True:
         moved, dropped = _apply_moves(view, plan.moves, rule.filters)
@@ -154,16 +160,21 @@ def suggested_steps(
     view: ClusterView,
     running: Sequence[Running],
     rule: Rule,
-    may_move: Callable[[Pod], bool] = lambda _: True,
+    may_go: MayGo | None = None,
     *,
     may_return: bool = True,
+    fits: Callable[[Sequence[Move]], bool] = lambda _: True,
 ) -> tuple[Move, ...]:
     """The moves of a plan without pending pods, in steps. None, if a pod that goes by way of the
     cloud, or a move that is left out, costs what the plan gains, and the next plan would not bring
     that either: the same would then be planned again and again. may_return: whether the next plan
-    may move the same pods."""
-    plan, _ = checked_plan(view, [], running, rule, may_move)
+    may move the same pods. fits: whether so many moves may be made now; of a plan that may be
+    carried out in part, the most that fit."""
+    plan, _ = checked_plan(view, [], running, rule, may_go)
     steps = in_steps(view, plan.moves, rule.filters)
+    if plan.in_part:
+        parts = (steps[:count] for count in range(len(steps), 0, -1))
+        return next((each for each in parts if fits(each) and plan.is_worth(each)), ())
     if plan.is_worth(steps):
         return steps
     if not may_return:
@@ -173,7 +184,7 @@ def suggested_steps(
         view = view.without_placement(step.pod, step.source)
         view = view.with_placement(step.pod, step.target)
         placed[step.pod.key] = step.pod, step.target
-    following, _ = checked_plan(view, [], [*placed.values()], rule, may_move)
+    following, _ = checked_plan(view, [], [*placed.values()], rule, may_go)
     then = in_steps(view, following.moves, rule.filters)
     return steps if plan.is_worth((*steps, *then)) else ()
 
@@ -246,7 +257,7 @@ def _allowed(
     view: ClusterView,
     running: Sequence[Running],
     filters: Mapping[str, Filter],
-    may_move: Callable[[Pod], bool],
+    may_go: MayGo | None,
 ) -> Allowed:
     node_of = {pod.key: node for pod, node in running}
     cached: dict[str, Bools] = {}
@@ -255,14 +266,17 @@ def _allowed(
         # A running pod that is being deleted, or could not be scheduled again, must not move.
         if pod.terminating or pre_filter_failure(pod) is not None:
             return view.table.none()
-        if pod.key in node_of and not may_move(pod):
-            return view.table.none()
         if pod.key not in cached:
             node = node_of.get(pod.key)
-            without_pod = view if node is None else view.without_placement(pod, node)
-            nodes = cached[pod.key] = view.table.all()
-            for run in filters.values():
+            nodes = view.table.all()
+            if node is not None and may_go is not None:
+                nodes &= may_go(pod)
+            without_pod = view
+            if node is not None and nodes.any():
+                without_pod = view.without_placement(pod, node)
+            for run in filters.values() if nodes.any() else ():
                 nodes &= run(without_pod, pod).passes_with_preemption
+            cached[pod.key] = nodes
         return cached[pod.key]
 
     return allowed

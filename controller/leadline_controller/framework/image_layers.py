@@ -154,19 +154,19 @@ class ImageTable:
     def cached_mb(self, table: NodeTable, pod: Pod) -> Floats:
         """MB of the pod's layers that each node has, shape (n,); NaN if none of its images is
         known."""
-        return self._sum_mb(table, pod, self.cached)
+        return self._sums_mb(table, pod, self.cached)[0]
 
     def has_all(self, table: NodeTable, pod: Pod) -> Bools:
         """Which nodes have every layer of the pod's known images, shape (n,), so that it starts
         there without a pull."""
-        all_mb = self._sum_mb(table, pod, lambda table, _: table.all())
-        found: Bools = self.cached_mb(table, pod) >= all_mb
+        cached_mb, all_mb = self._sums_mb(table, pod, self.cached, _everywhere)
+        found: Bools = cached_mb >= all_mb
         return found
 
     def missing_mb(self, table: NodeTable, pod: Pod) -> Floats:
         """MB of the pod's layers that each node neither has nor has queued, shape (n,); NaN if
         none of its images is known."""
-        return self._sum_mb(table, pod, self._missing)
+        return self._sums_mb(table, pod, self._missing)[0]
 
     def waiting_mb(self, table: NodeTable) -> Floats:
         """Size of each node's download queue, MB, shape (n,): the stated size (Node.pulling_mb)
@@ -184,7 +184,8 @@ class ImageTable:
         if not self.knows(table, pod):
             unknown = np.full(len(table), np.nan)
             return Pull(unknown, unknown, queue_mb, unknown)
-        shared_mb, missing_mb = self.cached_mb(table, pod), self.missing_mb(table, pod)
+        sums = self._sums_mb(table, pod, self.cached, self._missing, _everywhere)
+        shared_mb, missing_mb, all_mb = sums
         mbps = np.maximum(registry_mbps, MIN_MBPS)
         overhead_s = np.nan_to_num(_filled(self.overhead_s, len(table)))
         delay_s = np.nan_to_num(_filled(self.delay_s, len(table)))
@@ -192,7 +193,7 @@ class ImageTable:
         for node, known_s in self.queue_s.items():
             queue_s[node] = max(known_s - delay_s[node], 0.0)
         time_s = queue_s + missing_s + np.where(missing_mb > 0, overhead_s, 0.0)
-        time_s = np.where(self.has_all(table, pod), 0.0, time_s)
+        time_s = np.where(shared_mb >= all_mb, 0.0, time_s)
         return Pull(missing_mb, shared_mb, queue_mb, time_s)
 
     def pull_mbps_of(self, table: NodeTable) -> Floats:
@@ -237,16 +238,23 @@ class ImageTable:
         missing[list(self.queued.get(layer.digest, ()))] = False
         return missing
 
-    def _sum_mb(
-        self, table: NodeTable, pod: Pod, where: Callable[[NodeTable, Layer], Bools]
-    ) -> Floats:
+    def _sums_mb(
+        self, table: NodeTable, pod: Pod, *where: Callable[[NodeTable, Layer], Bools]
+    ) -> list[Floats]:
+        """MB of the pod's layers on the nodes that each of these tells of a layer, each of shape
+        (n,), NaN if none of its images is known."""
         layers = self.layers_of(table, pod)
         if not layers and not any(True for _ in self.variants_of(table, pod)):
-            return np.full(len(table), np.nan)
-        total = np.zeros(len(table))
+            return [np.full(len(table), np.nan) for _ in where]
+        totals = [np.zeros(len(table)) for _ in where]
         for layer, nodes in layers:
-            total += layer.size_mb * (where(table, layer) & nodes)
-        return total
+            for total, of_layer in zip(totals, where, strict=True):
+                total += layer.size_mb * (of_layer(table, layer) & nodes)
+        return totals
+
+
+def _everywhere(table: NodeTable, _: Layer) -> Bools:
+    return table.all()
 
 
 def _of_architecture(table: NodeTable, architecture: str) -> Bools:

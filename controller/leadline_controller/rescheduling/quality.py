@@ -1,7 +1,8 @@
 """Whether what was measured suffices to move a pod. A move costs something, so it needs more than a
 first placement: nothing moves on values that are old, doubted, or guessed with a wide error."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.peers import main_peer
@@ -29,7 +30,7 @@ def why_unreliable(
 ) -> Callable[[Pod, str, str], str]:
     """A function of a pod, its node and its target: why the measurements that its strategy needs do
     not suffice to move it, empty if they do. peer_is_user: whether the strategy takes the pod's
-    main peer as its user."""
+    main peer as its user. What was found of a node and of a user's links is kept."""
 
     def users(pod: Pod) -> list[str]:
         user = pod.annotations.user_node
@@ -39,24 +40,45 @@ def why_unreliable(
         nodes = [] if peer is None else peer.nodes[:_MOST_PLACES].tolist()
         return [view.table.names[at] for at in nodes]
 
+    of_node = cache(partial(_of_node, telemetry, view, needs, now_s))
+
+    @cache
+    def links_of(user: str) -> Mapping[str, LinkStatus]:
+        found = telemetry.links(now_s, (user,), user)
+        return {each.b if each.a == user else each.a: each for each in found}
+
     def why(pod: Pod, source: str, target: str) -> str:
         of_pod = users(pod) if "rtt_ms" in needs else []
         for node in (source, target):
-            if "bandwidth_mbps" in needs and (
-                reason := _bandwidth(telemetry, view, node, now_s, is_source=node == source)
-            ):
+            if reason := of_node(node, node == source):
                 return reason
             for user in of_pod:
-                if user != node and (reason := _round_trip(telemetry, user, node, now_s)):
+                link = links_of(user).get(node) or LinkStatus(user, node)
+                if user != node and (reason := _round_trip(link, user, node, now_s)):
                     return reason
-            age_s = telemetry.board(node, now_s).age_s
-            if any(name not in _OF_LINKS for name in needs) and (
-                age_s is None or age_s > _FRESH_SHARE * telemetry.ttl.report_s
-            ):
-                return f"the last report of {node} is old"
         return ""
 
     return why
+
+
+def _of_node(
+    telemetry: TelemetryState,
+    view: ClusterView,
+    needs: tuple[str, ...],
+    now_s: float,
+    node: str,
+    is_source: bool,
+) -> str:
+    if "bandwidth_mbps" in needs and (
+        reason := _bandwidth(telemetry, view, node, now_s, is_source=is_source)
+    ):
+        return reason
+    age_s = telemetry.board(node, now_s).age_s
+    if any(name not in _OF_LINKS for name in needs) and (
+        age_s is None or age_s > _FRESH_SHARE * telemetry.ttl.report_s
+    ):
+        return f"the last report of {node} is old"
+    return ""
 
 
 def _bandwidth(
@@ -80,12 +102,8 @@ def _bandwidth(
     return ""
 
 
-def _round_trip(telemetry: TelemetryState, user: str, node: str, now_s: float) -> str:
+def _round_trip(link: LinkStatus, user: str, node: str, now_s: float) -> str:
     pair = f"the round trip of {user} and {node}"
-    link = next(
-        (each for each in telemetry.links(now_s, (user,), user) if node in (each.a, each.b)),
-        LinkStatus(user, node),
-    )
     if link.rtt_source == UNREACHABLE:
         return f"{node} does not answer {user}"
     if link.rtt_ms is None:

@@ -21,6 +21,7 @@ from leadline_controller.framework.ports import (
     PodChanged,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.record import DecisionRecord
 from leadline_controller.logs import ErrorLog
 from leadline_controller.parsing.settings import section, setting
@@ -159,6 +160,14 @@ class Rescheduler:
     def why_it_stays(self) -> Callable[[Pod], str]:
         """Says of each pod why it must not be moved now, "" if it may."""
         return self._guards().why_it_stays
+
+    def why_unreliable(self, view: ClusterView) -> Callable[[Pod, str, str], str]:
+        """See `quality.why_unreliable`, for the strategy in force."""
+        strategy = self._rule.strategy
+        return why_unreliable(
+            *(self._step.telemetry, view, strategy.needs, self._clock.now_s()),
+            peer_is_user=reads_main_peer(strategy),
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -416,13 +425,7 @@ class Rescheduler:
             min_gain=self.settings.min_gain,
             most=self.settings.budgets.cluster,
             may_move=may_move,
-            reliable=why_unreliable(
-                self._step.telemetry,
-                self._step.view(),
-                self._rule.strategy.needs,
-                self._clock.now_s(),
-                peer_is_user=reads_main_peer(self._rule.strategy),
-            ),
+            reliable=self.why_unreliable(self._step.view()),
         )
 
     def _refusal(self, move: PlannedMove) -> str:

@@ -1,5 +1,5 @@
-"""The moves of a batch strategy (KubeDSM): those that make room for pending pods, and, once an
-interval, a suggestion without any (Algorithm 2).
+"""The moves of a batch strategy (leadline, KubeDSM): those of a plan for pending
+pods, and, once an interval, a suggestion without any (Algorithm 2).
 
 KubeDSM's placement manager verifies each step by an event (its Table 3): the pod is deleted,
 another one of the same Deployment appears, and the node that it is bound to is the target. The
@@ -10,10 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from leadline_controller.framework.batch import Move, suggested_steps
+import numpy as np
+
+from leadline_controller.framework.batch import MayGo, Move, suggested_steps
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import Leadership
-from leadline_controller.framework.view import ClusterView
+from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.rescheduling.executor import MoveOutcome
 from leadline_controller.rescheduling.journal import MoveNote
 from leadline_controller.rescheduling.plan import of_moves
@@ -34,11 +36,14 @@ class Suggestions:
         self._step = step
         self._leadership = leadership
 
-    def movable(self) -> Callable[[Pod], bool]:
-        """Whether a running pod may be moved now."""
+    def may_go(self, view: ClusterView) -> MayGo:
+        """The nodes to which a running pod of the view may be moved now: none, or those of which,
+        as of its own, all that the strategy needs was measured lately and without doubt."""
+        table = view.table
         if self._why_not():
-            return lambda _: False
+            return lambda _: table.none()
         rescheduler = self._rescheduler
+        why_unreliable = rescheduler.why_unreliable(view.for_another_thread())
         why_it_stays, now_s = rescheduler.why_it_stays(), rescheduler.now_unix_s() or 0.0
         # What has just failed would fail again, and users would notice each time.
         failed = {
@@ -46,14 +51,20 @@ class Suggestions:
             for note in rescheduler.journal.of_the_hour(now_s)
             if note.outcome.startswith(("failed", "elsewhere")) and rescheduler.settings.cooldown_s
         }
-        return lambda pod: (
-            not ((pod.owner is not None and pod.owner.uid in failed) or why_it_stays(pod))
-        )
+
+        def may_go(pod: Pod) -> Bools:
+            stays = (pod.owner is not None and pod.owner.uid in failed) or why_it_stays(pod)
+            if stays or pod.node_name is None:
+                return table.none()
+            own = pod.node_name
+            return np.array([not why_unreliable(pod, own, name) for name in table.names], np.bool_)
+
+        return may_go
 
     def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> Awaitable[bool] | None:
         """Submit these moves of pods of `view`, unless they exceed the budgets: a part of them
         could leave the cluster worse than none. True when all are done; None if none begins."""
-        why_not = self._why_not() or self._over_budget(view, moves)
+        why_not = self._why_not() or self._over_budget()(view, moves)
         if why_not:
             log.info("%d moves are not begun: %s", len(moves), why_not)
             return None
@@ -74,12 +85,13 @@ class Suggestions:
         step = self._step
         if self._why_not() or not step.state.listed:
             return 0
-        view = step.view()
+        view, over_budget = step.view(), self._over_budget()
         moves = await asyncio.to_thread(
             suggested_steps,
-            *(view.for_another_thread(), step.state.staying(view), step.rule, self.movable()),
+            *(view.for_another_thread(), step.state.staying(view), step.rule, self.may_go(view)),
             # What goes by way of the cloud rests there.
             may_return=not self._rescheduler.settings.cooldown_s,
+            fits=lambda moves: not over_budget(view, moves),
         )
         moved = self.have_moved(view, moves) if moves else None
         if moved is None:
@@ -100,18 +112,23 @@ class Suggestions:
             return "the moves that have begun cannot be read yet"
         return "another plan is under way" if rescheduler.is_busy else ""
 
-    def _over_budget(self, view: ClusterView, moves: Sequence[Move]) -> str:
-        """Which budget these moves together would exceed; empty if none."""
+    def _over_budget(self) -> Callable[[ClusterView, Sequence[Move]], str]:
+        """Says which budget moves would exceed together after those of now, "" if none."""
         journal, settings = self._rescheduler.journal, self._rescheduler.settings
         now_s = self._rescheduler.now_unix_s() or 0.0
-        notes, names = list(journal.of_the_hour(now_s)), view.table.names
-        for move in moves:
-            owner = move.pod.owner.uid if move.pod.owner else ""
-            source, target = names[move.source], names[move.target]
-            if reason := settings.budgets.refusal(notes, owner, (source, target)):
-                return reason
-            notes.append(MoveNote(move.pod.uid, move.pod.key, owner, source, target, now_s))
-        return ""
+        made = list(journal.of_the_hour(now_s))
+
+        def over_budget(view: ClusterView, moves: Sequence[Move]) -> str:
+            notes, names = list(made), view.table.names
+            for move in moves:
+                owner = move.pod.owner.uid if move.pod.owner else ""
+                source, target = names[move.source], names[move.target]
+                if reason := settings.budgets.refusal(notes, owner, (source, target)):
+                    return reason
+                notes.append(MoveNote(move.pod.uid, move.pod.key, owner, source, target, now_s))
+            return ""
+
+        return over_budget
 
 
 async def _all_moved(outcomes: "asyncio.Future[list[MoveOutcome]]") -> bool:

@@ -5,7 +5,7 @@ pods for which they make room wait until then.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -15,6 +15,7 @@ import numpy as np
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.batch import (
     BatchPlan,
+    MayGo,
     Move,
     Running,
     checked_plan,
@@ -31,8 +32,8 @@ MOST_IN_BATCH = 50
 class Moves(Protocol):
     """Whoever moves running pods."""
 
-    def movable(self) -> Callable[[Pod], bool]:
-        """Whether a running pod may be moved now; safe to call in another thread."""
+    def may_go(self, view: ClusterView) -> MayGo:
+        """The nodes to which a running pod may be moved now; safe to call in another thread."""
         ...
 
     def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> Awaitable[bool] | None:
@@ -44,9 +45,9 @@ class Moves(Protocol):
 class NoMoves:
     """Nobody moves running pods."""
 
-    def movable(self) -> Callable[[Pod], bool]:
-        """No pod."""
-        return lambda _: False
+    def may_go(self, view: ClusterView) -> MayGo:
+        """No pod to any."""
+        return lambda _: view.table.none()
 
     def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> None:  # the port's
         """Nothing is moved."""
@@ -77,8 +78,8 @@ class BatchPlanner:
         unplanned = [pod for pod in pods if self._state.reservation_of(pod) is None]
         if not unplanned:
             return Batch()
-        running, movable = self._state.staying(view), self._moves.movable()
-        plan, steps = await asyncio.to_thread(self._plan, view, unplanned, running, movable)
+        running, may_go = self._state.staying(view), self._moves.may_go(view)
+        plan, steps = await asyncio.to_thread(self._plan, view, unplanned, running, may_go)
         names = view.table.names
         why = "as planned for the whole batch"
         nodes = {key: (names[at], plan.why.get(key, why)) for key, at in plan.placed.items()}
@@ -93,10 +94,10 @@ class BatchPlanner:
         view: ClusterView,
         pods: Sequence[Pod],
         running: Sequence[Running],
-        may_move: Callable[[Pod], bool],
+        may_go: MayGo,
     ) -> tuple[BatchPlan, tuple[Move, ...]]:
         view = view.for_another_thread()
-        plan, _ = checked_plan(view, pods, running, self._rule, may_move)
+        plan, _ = checked_plan(view, pods, running, self._rule, may_go)
         after = view
         for pod in pods:  # their places are kept while others move
             if (node := plan.placed.get(pod.key)) is not None:
@@ -104,7 +105,7 @@ class BatchPlanner:
         steps = in_steps(after, plan.moves, self._rule.filters)
         if plan.is_worth(steps):
             return plan, steps
-        plan, _ = checked_plan(view, pods, running, self._rule, lambda _: False)
+        plan, _ = checked_plan(view, pods, running, self._rule, NoMoves().may_go(view))
         return plan, ()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from leadline_controller.cluster.reservations import Reservations
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.batch import moves_pods, plan_batch
+from leadline_controller.framework.batch import decides_together, plan_batch
 from leadline_controller.framework.cycle import Decision, Rule, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
@@ -76,7 +76,7 @@ def start_scoring(
     kept = Reservations()
     for each in snapshot.reservations:
         kept.put(each)
-    if not moves_pods(strategy):  # a controller decides on single pods, if not told otherwise
+    if not decides_together(strategy):  # a controller decides on single pods, if not told otherwise
         return Scoring(head, _in_turn(view, wanted, rule, kept), {})
     crowded = kept.apply(view, None)
     staying = [(pod, at) for pod, at in snapshot.running if not pod.terminating]

@@ -26,7 +26,7 @@ from leadline_controller.clock import SystemClock
 from leadline_controller.cluster.node_images import Layers
 from leadline_controller.cluster.pod_usage import usage_by_workload
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.framework.batch import moves_pods
+from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.image_layers import ARCH_LABEL
 from leadline_controller.framework.model import Node
@@ -138,6 +138,7 @@ class Controller:
         self.settings, self.cluster, self.leadership = settings, cluster, leadership
         self.unfenced = unfenced or cluster
         self.rule = rule or scheduling_rule(settings)
+        self.keeps_strategy = not settings.strategy
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
         self.heartbeats, self.api_server = heartbeats or Heartbeats(time.monotonic), api_server
@@ -182,7 +183,7 @@ class Controller:
         )
         self.resized = ResizedPods(cluster, self.rescheduler, self.step, leadership, name)
         self.suggestions: Suggestions | None = None
-        if moves_pods(self.rule.strategy):
+        if isinstance(self.rule.strategy, BatchStrategy):
             self.suggestions = Suggestions(self.rescheduler, self.step, leadership)
         # Before it knows which moves have begun, a replacement would be like any new pod.
         recovered = _AfterRecovery(leadership, self.rescheduler)

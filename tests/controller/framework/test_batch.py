@@ -9,13 +9,14 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import (
     Allowed,
     BatchPlan,
+    BatchStrategy,
     Move,
     Running,
     checked_plan,
     decide_as_planned,
     decide_batch,
+    decides_together,
     in_steps,
-    moves_pods,
 )
 from leadline_controller.framework.cycle import Better, Decision, Rule, Scores
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
@@ -29,7 +30,7 @@ from tests.controller.builders import GIB, node, pod, view
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(BatchStrategy):
     """Returns a fixed plan; a single pod gets the first node."""
 
     name: ClassVar[str] = "planned"
@@ -205,7 +206,7 @@ def test_removing_a_pod_undoes_its_placement() -> None:
     np.testing.assert_array_equal(back.bandwidth_requested_mbps, there.bandwidth_requested_mbps)
 
 
-def test_a_pod_that_may_not_move_is_allowed_nowhere() -> None:
+def test_a_running_pod_is_allowed_only_where_it_may_go() -> None:
     here, free = asks("here", 1), asks("free", 1)
     cluster = view(NODES).with_placement(here, 0).with_placement(free, 1)
     strategy = Planned()
@@ -215,12 +216,12 @@ def test_a_pod_that_may_not_move_is_allowed_nowhere() -> None:
         [asks("p", 1)],
         running,
         Rule(strategy, FILTERS),
-        may_move=lambda pod: pod.name == "free",
+        may_go=lambda pod: np.array([pod.name == "free", False, pod.name == "free"]),
     )
     assert strategy.saw == {
         "default/p": [True, True, True],
         "default/here": [False, False, False],
-        "default/free": [True, True, True],
+        "default/free": [True, False, True],
     }
 
 
@@ -265,9 +266,9 @@ def test_moves_that_wait_for_nothing_keep_their_order() -> None:
     assert steps(*moves, cores=(4, 2)) == [("x", 1), ("y", 1)]
 
 
-def test_a_strategy_that_only_places_moves_no_pods() -> None:
-    """Nothing is suggested for it, and it may be a shadow, which decides pod by pod."""
-    assert moves_pods(Planned(BatchPlan()))
-    assert moves_pods(KubeDsm())
-    assert not moves_pods(Leadline())
-    assert not moves_pods(KubeDefault())
+def test_only_a_strategy_without_a_rule_for_single_pods_decides_together() -> None:
+    """The others may be shadows, which decide pod by pod."""
+    assert decides_together(Planned(BatchPlan()))
+    assert decides_together(KubeDsm())
+    assert not decides_together(Leadline())
+    assert not decides_together(KubeDefault())

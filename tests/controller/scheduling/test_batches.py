@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Move, Running
+from leadline_controller.framework.batch import (
+    Allowed,
+    BatchPlan,
+    BatchStrategy,
+    MayGo,
+    Move,
+    Running,
+)
 from leadline_controller.framework.cycle import Better, Scores
 from leadline_controller.framework.model import Pod, PodAnnotations
 from leadline_controller.framework.view import ClusterView, Ints
@@ -64,8 +71,8 @@ class ByHand:
         self.begun: list[list[str]] = []
         self.done: asyncio.Future[bool] | None = None
 
-    def movable(self) -> Callable[[Pod], bool]:
-        return lambda _: self._may_move
+    def may_go(self, view: ClusterView) -> MayGo:
+        return lambda _: view.table.all() if self._may_move else view.table.none()
 
     def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> "asyncio.Future[bool]":
         self.begun.append([move.pod.name for move in moves])

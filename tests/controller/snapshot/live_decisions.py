@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from leadline_controller.framework.batch import moves_pods, plan_batch
+from leadline_controller.framework.batch import decides_together, plan_batch
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import build
@@ -30,7 +30,7 @@ def document_of(live: LiveState, *, anonymous: bool = False) -> dict[str, Any]:
 def decided_live(live: LiveState, pod: Pod) -> Decision:
     """By the controller, with its seed at the beginning."""
     rule = live.rule()
-    if not moves_pods(rule.strategy):
+    if not decides_together(rule.strategy):
         step = DecisionStep(live.state, live.telemetry, live.step.decisions, rule, live.clock)
         return step.decide(step.view(pod), pod)
     view = live.step.view()

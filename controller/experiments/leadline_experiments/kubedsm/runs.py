@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 import numpy as np
-from leadline_controller.framework.batch import moves_pods
+from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Strategy
 from leadline_controller.framework.view import Floats
 from leadline_controller.strategies.cloud_first import CloudFirst
@@ -168,7 +168,7 @@ class Runs:
             wanted[name] = Change(name, variants[name], logged_loads(name))
         wanted |= CHANGES
         if joining is not None:
-            moving = joining if moves_pods(joining) else None
+            moving = joining if isinstance(joining, BatchStrategy) else None
             wanted[JOINING] = Change(KUBEDSM, Method(joining, moving), every)
         self._wanted, self._seed = wanted, seed
         self._outcomes: dict[tuple[str, str], Sequence[Sequence[Outcome]]] = {}  # draws, runs

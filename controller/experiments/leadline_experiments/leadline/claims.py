@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from leadline_controller.framework.view import Floats
 
-from leadline_experiments.leadline.papers import NO_MIGRATION, Comparison
+from leadline_experiments.leadline.papers import Comparison
 from leadline_experiments.result import Claim, Kind, make_claim
 
 OURS, KUBE = "leadline", "kube-default"
@@ -23,10 +23,10 @@ _NORMAL = 1.96
 _MENDED: Mapping[str, Kind] = {"DACS": "fitted", "KubeDSM": "fitted", "Response time": "fitted"}
 _WHY_PAPER: Mapping[str, str] = {
     "KubeDSM": (
-        "KubeDSM moves pods that run, from the cloud to the edge and within the edge, for each pod "
-        f"that comes or goes; here each pod is placed once. Beside {NO_MIGRATION!r} it is as good "
-        "on average. The price is the share of the pods that stay in the cloud after the edge has "
-        "room again, until the rescheduler moves them."
+        "The edge ratio is the mean over services of their pods' shares. leadline plans for the "
+        "shortest waits of all pods: more of them on the edge, and fewer of those that take as "
+        "much as two others. It also moves the only pod of a service only if that pays for the "
+        "time for which it is away; in the paper's experiment moves take no time."
     ),
     "Infrastructure Aware": (
         "Here a pod is taken to serve a request a second for an hour, so that a second of its "

@@ -17,7 +17,7 @@ from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
-from leadline_controller.strategies.leadline.batch_peers import BatchPeers, among_batch
+from leadline_controller.strategies.leadline.batch_peers import among_batch
 from leadline_controller.strategies.leadline.boards import (
     LEAST_CORES,
     REQUESTED_SHARE,
@@ -27,6 +27,7 @@ from leadline_controller.strategies.leadline.boards import (
     memory_size,
     memory_used,
 )
+from leadline_controller.strategies.leadline.moves import Cost, Movers, moving_ms, plan_moves
 from leadline_controller.strategies.leadline.network import (
     peers_at,
     peers_ms,
@@ -85,7 +86,7 @@ class Leadline(BatchStrategy):
     paper = "Leadline, docs/leadline-strategy.md"
     needs = ("cpu_percent", "memory_percent", "bandwidth_mbps", "rtt_ms")
     main_peer: ClassVar[str] = "on"  # it always reads the round trips to peers
-    only_places = True
+    pod_by_pod = True
 
     life_s: float = option(
         3600.0, unit="s", minimum=1.0, maximum=1e9, name="life", help="expected life of a first pod"
@@ -143,26 +144,44 @@ class Leadline(BatchStrategy):
         self,
         view: ClusterView,
         pending: Sequence[Pod],
-        running: Sequence[Running],  # noqa: ARG002  # none is moved
+        running: Sequence[Running],
         allowed: Allowed,
     ) -> BatchPlan:
         """Nodes for all pending pods together: of the plans with the most of them on nodes the one
         whose requests wait the least in sum, requests a second times the wait of each
-        (planning.py). No running pod is moved: the rescheduler does that."""
+        (planning.py). Running pods that may move do so where that is worth more than the time for
+        which they are away (moves.py)."""
         masks = np.array([allowed(pod) for pod in pending]).reshape(len(pending), len(view))
         nodes = np.flatnonzero(masks.any(axis=0))
-        if not nodes.size:
-            return BatchPlan()
-        peers = among_batch(view, pending)
-        waits = self._waits_of(view, pending, nodes, masks[:, nodes], peers)
-        found = search(waits)
+        at, method = np.full(len(pending), -1), ""
+        if nodes.size:
+            found = search(self._waits_of(view, pending, nodes, masks[:, nodes]))
+            at, method = np.where(found.nodes >= 0, nodes[found.nodes], -1), found.method
+        waiting = list(zip(pending, masks, strict=True))
+        movers = Movers.choose(view, waiting, running, allowed, self._alone_s)
+        if movers.of:
+            plan = plan_moves(self._waits_of, view, movers, waiting, at, self._cost)
+            if plan is not None:
+                return plan
         placed = {
-            pod.key: int(nodes[at])
-            for pod, at in zip(pending, found.nodes.tolist(), strict=True)
-            if at >= 0
+            pod.key: node for pod, node in zip(pending, at.tolist(), strict=True) if node >= 0
         }
-        why = f"as planned for {len(placed)} pods that came together, {found.method}"
-        return BatchPlan(placed, why=dict.fromkeys(placed, why), method=found.method)
+        why = f"as planned for {len(placed)} pods that came together, {method}{movers.note}"
+        return BatchPlan(placed, why=dict.fromkeys(placed, why), method=method)
+
+    def _alone_s(self, view: ClusterView, pod: Pod) -> Floats:
+        """What the pod waits on each node, s each second."""
+        demand = self._demand(pod, peers_at(view, pod), self.life_s)
+        return self.score(view, pod, np.arange(len(view))).total * demand.requests_per_s / 1000
+
+    def _cost(self, view: ClusterView, pod: Pod, nodes: Ints) -> Cost:
+        """Of the move of a running pod to these nodes."""
+        life_s = _expectations(view).life_s(pod, self.life_s)
+        demand = self._demand(pod, peers_at(view, pod), life_s)
+        start = self._start_ms(view, pod, nodes, demand)
+        others = int(_replicas(view, pod).sum()) - 1
+        each_ms = moving_ms(start.value * demand.requests / 1000, life_s)
+        return Cost(np.zeros(nodes.size) if others > 0 else each_ms, life_s, max(others, 0))
 
     def _waits_of(
         self,
@@ -170,9 +189,12 @@ class Leadline(BatchStrategy):
         pods: Sequence[Pod],
         nodes: Ints,
         allowed: Bools,
-        batch: BatchPeers,
+        own: Sequence[int] = (),
     ) -> Waits:
-        """What the pods wait on these nodes, by the nodes that each may have, shape (m, n)."""
+        """What the pods wait on these nodes, by the nodes that each may have, shape (m, n). own:
+        the nodes of the first of them, which run there, as indexes of `nodes`; `view` is without
+        these pods."""
+        batch = among_batch(view, pods)
         cores, size = cores_of(view, nodes), memory_size(view, nodes)
         busy, used = busy_share(view, nodes, cores), memory_used(view, nodes)
         assumes, expectations = view.assumed is not None, _expectations(view)
@@ -197,6 +219,9 @@ class Leadline(BatchStrategy):
                 "peers": peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
             }
             terms.pop(self.without, None)
+            if at < len(own) and "start" in terms:  # it has started there
+                elsewhere = np.arange(nodes.size) != own[at]
+                terms["start"] = Uncertain(*(each * elsewhere for each in terms["start"]))
             others = Uncertain(
                 np.asarray(sum(each.value for each in terms.values())),
                 np.asarray(sum(each.mean for each in terms.values())),
@@ -211,8 +236,8 @@ class Leadline(BatchStrategy):
             if assumes:
                 adds_busy += (1 - REQUESTED_SHARE) * expected.cpu_cores / cores
                 adds_memory += expected.memory_bytes / size
-            own = expected.memory_bytes / size
-            found = demand.requests_per_s, others, work, own, adds_busy, adds_memory
+            own_memory = expected.memory_bytes / size
+            found = demand.requests_per_s, others, work, own_memory, adds_busy, adds_memory
             columns.append(PodColumns(*found))
         caution = None if self.without == "risk" else self.caution
         return Waits.of(
@@ -279,6 +304,12 @@ class Leadline(BatchStrategy):
             each = own if is_known else np.full(nodes.size, most)
         elif pod.annotations.data_mb is not None:
             data_ms = 1000 * pod.annotations.data_mb / self.rate
+            # What was seen of its workload replaces that. The mean use tells the work of a request
+            # only if the requests are counted, or if the pod does nothing but this work.
+            if _is_known(view, pod) and demand.is_counted:
+                data_ms = 1000 * expected.cpu_cores / demand.requests_per_s
+            elif _is_known(view, pod) and pod.owner is not None and pod.owner.kind == "Job":
+                data_ms *= min(expected.cpu_cores / min(limit, 1.0), 1.0)
         # The kernel gives each pod its share by what it requests.
         most_slow = max(min(limit, 1.0) / request, 1.0)
         threads = limit if np.isfinite(limit) else 1.0  # that handle data

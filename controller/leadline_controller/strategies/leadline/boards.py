@@ -101,6 +101,15 @@ def _measured_share(
     measured = filled.is_known & ~np.isnan(share)
     if_wrong = np.full(nodes.size, np.nan)
     if measured.any():  # what stands for a report that is missing may be as wrong
-        beside = float(np.quantile((share - requested)[measured], others))
+        beside = _quantile((share - requested)[measured], others)
         if_wrong = np.maximum(requested + beside, 0.0)
     return Share(np.where(np.isnan(share), unknown, share), error, if_wrong)
+
+
+def _quantile(values: Floats, share: float) -> float:
+    """As numpy's, which takes ten times as long for a few values."""
+    ordered = np.sort(values)
+    at = share * (ordered.size - 1)
+    below = int(at)
+    above = min(below + 1, ordered.size - 1)
+    return float(ordered[below] + (at - below) * (ordered[above] - ordered[below]))

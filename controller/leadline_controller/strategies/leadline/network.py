@@ -95,13 +95,14 @@ def peers_ms(
 def relative_error(filled: Filled) -> Floats:
     """The error of values that stand for unknown ones, as a share of them; of measured ones 0, as
     it is the same for all nodes and would only hide the others'."""
-    if filled.boards is None or filled.error is None:
-        return np.zeros(filled.values.shape)
     found = np.zeros(filled.values.shape)
+    if filled.boards is None or filled.error is None:
+        return found
     at = np.flatnonzero(filled.boards >= 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = filled.error[at] / filled.values[at]
-    error[np.isnan(error)] = UNKNOWN_WAIT_ERROR
-    error[np.isposinf(error)] = 0.0
-    found[at] = np.clip(error, WAIT_ERROR, UNKNOWN_WAIT_ERROR)
+    error, value = filled.error[at], filled.values[at]
+    # Of a value of 0, any error is all of it; without an error as well, nothing tells.
+    of_zero = np.where(error > 0, 0.0, np.nan)
+    relative = np.divide(error, value, out=of_zero, where=value != 0)
+    relative[np.isnan(relative)] = UNKNOWN_WAIT_ERROR
+    found[at] = np.minimum(np.maximum(relative, WAIT_ERROR), UNKNOWN_WAIT_ERROR)
     return found

@@ -10,12 +10,13 @@ from itertools import combinations
 
 import numpy as np
 
-from leadline_controller.framework.view import Floats, Ints
+from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.strategies.leadline.waits import Waits
 
 # Beyond these, sets of pods on nodes to evaluate, and combinations to try, no search is exact.
 _MOST_EVALUATED, _MOST_TRIED = 40_000, 3_000_000
 _MOST_STEPS = 4  # for each pod
+_LEAST_DIVIDED, _MOST_DIVIDED = 3, 16_384  # pods of two nodes, and ways to divide these
 _PAIR_NODES = 8  # on which two peers are tried together
 _LEAST_GAIN = 1e-9  # a share: less is rounding
 _FEW_NODES = 200  # among so many is searched, if a pod has no more good ones
@@ -45,17 +46,20 @@ class Found:
         return f"within {self.loss:.1%} of the best possible for all together"
 
 
-def search(waits: Waits) -> Found:
+def search(waits: Waits, start: Ints | None = None, runs: Bools | None = None) -> Found:
     """The plan with the most pods on nodes, and of these with the least wait, or one that is near
-    it."""
+    it. start: a plan than which it is not worse, -1 for a pod without a node, shape (m,). runs: the
+    pods that run, shape (m,): each has a node in `start`, and in what is found."""
     pods, _ = waits.shape
     if not pods:
         return Found(np.zeros(0, np.int64), 0.0, 0.0, exact=True)
     least_s = waits.alone_s(least=True)
     near = _near(least_s, max(pods, _FEW_NODES // pods))
+    if start is not None:
+        near = np.union1d(near, start[start >= 0])
     nearer = waits.among(near)
     local = _Local(nearer)
-    local.run()
+    local.run(None if start is None else np.where(start < 0, -1, np.searchsorted(near, start)))
     placed = local.at >= 0
     bound_s = float(least_s[placed].min(axis=1, initial=np.inf).sum())
     total_s = nearer.total_s(local.at)
@@ -70,7 +74,7 @@ def search(waits: Waits) -> Found:
     if not _is_small(pods, left.size):
         return found
     smaller = replace(waits, room=waits.room._replace(allowed=allowed)).among(left)
-    best = _exactly(smaller)
+    best = _exactly(smaller, runs)
     if best is None:
         return found
     exact_s = smaller.total_s(best)
@@ -110,13 +114,21 @@ class _Local:
         # What a pod and its peers would wait for each other.
         self._peers_s = np.zeros((self._pods, self._nodes))
 
-    def run(self) -> None:
-        """Place pod after pod, the one that has most to lose first, then improve."""
+    def run(self, start: Ints | None = None) -> None:
+        """Place pod after pod, the one that has most to lose first, then improve. start: where pods
+        are before that; then a pod may make way for another one, too."""
+        if start is not None:
+            self._put(list(enumerate(start.tolist())))
         for _ in range(self._pods):
             if not self._place_next():
                 break
         for _ in range(_MOST_STEPS * self._pods):
-            if not (self._move() or self._exchange() or self._move_pair()):
+            if not (
+                self._move()
+                or self._exchange()
+                or self._move_pair()
+                or (start is not None and (self._make_way() or self._divide()))
+            ):
                 break
             self._place_next()
 
@@ -218,6 +230,82 @@ class _Local:
         self._put([(best[0], best[2]), (best[1], best[2])])
         return True
 
+    def _make_way(self) -> bool:
+        """The move of one pod to a node from which another one goes to a third node that helps
+        most; of a pod without a node, if there is one that finds a node so."""
+        comes, goes = (each.ravel() for each in np.indices((self._pods, self._pods)))
+        chosen = (self.at[goes] >= 0) & (self.at[comes] != self.at[goes])
+        between = self._waits.between  # what peers wait for each other would count where they were
+        chosen &= (between.requests_per_s + between.mbps)[comes, goes] == 0
+        comes, goes = comes[chosen], goes[chosen]
+        if not comes.size:
+            return False
+        costs = self._more_s + self._peers_s
+        every = np.arange(self._pods)
+        now_s = np.where(self.at >= 0, costs[every, self.at], 0.0)
+        node, before = self.at[goes], self.at[comes]
+        together = self.at == node[:, np.newaxis]
+        rows = np.arange(comes.size)
+        together[rows, comes], together[rows, goes] = True, False
+        onto_s = self._waits.together_s(node, together) - self._node_s[node]
+        onto_s += self._peers_s[comes, node] - self._peers_s[goes, node]
+        away_s = costs[goes]
+        away_s[rows, node] = np.inf
+        away_s[rows[before >= 0], before[before >= 0]] = np.inf
+        to = away_s.argmin(axis=1)
+        gains = now_s[comes] - onto_s - away_s[rows, to]
+        finds = (before < 0) & np.isfinite(gains)
+        if finds.any():
+            gains[~finds] = -np.inf
+        elif gains.max() <= self._least_gain():
+            return False
+        best = int(np.argmax(gains))
+        pod, other = int(comes[best]), int(goes[best])
+        self._put([(pod, int(node[best])), (other, int(to[best]))])
+        return True
+
+    def _divide(self) -> bool:
+        """The pods of two nodes divided anew between these, where that helps most: one goes for two
+        that come, for instance."""
+        ends, sets, sizes = list[tuple[int, int]](), list[Bools](), list[int]()
+        counts = np.bincount(self.at[self.at >= 0], minlength=self._nodes)
+        pairs = list(combinations(np.flatnonzero(counts).tolist(), 2))
+        for x, y in sorted(pairs, key=lambda each: counts[each[0]] + counts[each[1]]):
+            pods = np.flatnonzero((self.at == x) | (self.at == y))
+            if pods.size < _LEAST_DIVIDED:  # moves and exchanges are all that there are
+                continue
+            if sum(sizes) + (1 << pods.size) > _MOST_DIVIDED:
+                break
+            chosen = np.zeros((1 << pods.size, self._pods), np.bool_)
+            chosen[:, pods] = np.arange(len(chosen))[:, np.newaxis] >> np.arange(pods.size) & 1
+            ends.append((x, y))
+            sets.append(chosen)
+            sizes.append(len(chosen))
+        if not ends:
+            return False
+        on_x, both = np.concatenate(sets), np.repeat(np.array(ends), sizes, axis=0)
+        on_y = ((self.at == both[:, :1]) | (self.at == both[:, 1:])) & ~on_x
+        after_s = -self._node_s[both].sum(axis=1)
+        for node, chosen in zip(both.T, (on_x, on_y), strict=True):
+            after_s += self._waits.together_s(node, chosen)
+            after_s += (chosen * (self._peers_s[:, node].T - self._peers_s_now())).sum(axis=1)
+        best = int(np.argmin(after_s))
+        if -after_s[best] <= self._least_gain():
+            return False
+        x, y = both[best].tolist()
+        before, before_s = self.at.copy(), self._waits.total_s(self.at)
+        places = np.where(on_x[best], x, np.where(on_y[best], y, self.at))
+        self._put(list(enumerate(places.tolist())))
+        if before_s - self._waits.total_s(self.at) > self._least_gain():
+            return True
+        # Peers that both change their places are seen where the other one was.
+        self._put(list(enumerate(before.tolist())))
+        return False
+
+    def _peers_s_now(self) -> Floats:
+        placed: Floats = self._peers_s[np.arange(self._pods), self.at] * (self.at >= 0)
+        return placed
+
     def _least_gain(self) -> float:
         return _LEAST_GAIN * (float(self._node_s.sum()) + 1e-6)
 
@@ -248,15 +336,16 @@ def _is_small(pods: int, nodes: int) -> bool:
     return nodes * pods * float(1 << pods) / 2 <= _MOST_EVALUATED
 
 
-def _exactly(waits: Waits) -> Ints | None:
-    """The best plan; None if there are too many to try."""
+def _exactly(waits: Waits, runs: Bools | None = None) -> Ints | None:
+    """The best plan; None if there are too many to try. runs: pods that must have a node."""
     pods, nodes = waits.shape
     sets = (np.arange(2**pods)[:, np.newaxis] >> np.arange(pods) & 1).astype(np.bool_)
     table = waits.together_s(np.repeat(np.arange(nodes), len(sets)), np.tile(sets, (nodes, 1)))
     table = table.reshape(nodes, len(sets))
     finite = table[np.isfinite(table)]
-    # To leave one pod without a node is worse than any wait.
-    nowhere = (1.0 + 2.0 * finite.sum(initial=0.0)) * sets.sum(axis=1)
+    # To leave one pod without a node is worse than any wait; one that runs, than all that do not.
+    weights = np.ones(pods) if runs is None else np.where(runs, pods + 1.0, 1.0)
+    nowhere = (1.0 + 2.0 * finite.sum(initial=0.0)) * (sets @ weights)
     table = np.concatenate((table, nowhere[np.newaxis]))
     pairs = waits.between.pairs()
     found = _by_enumeration(waits, table, pairs) if pairs else _by_subsets(table)

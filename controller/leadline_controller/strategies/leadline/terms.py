@@ -14,8 +14,8 @@ from leadline_controller.framework.view import Floats, Ints
 MOST_BUSY = 0.95
 # Three points of a Gaussian error and their weights (Gauss-Hermite): exact for polynomials up to
 # the fifth degree.
-_POINTS = (-sqrt(3.0), 0.0, sqrt(3.0))
-_WEIGHTS = (1 / 6, 2 / 3, 1 / 6)
+_POINTS = (-sqrt(3.0), sqrt(3.0))  # beside the value itself
+_WEIGHTS = (2 / 3, 1 / 6, 1 / 6)
 # The chance that a report has nothing to do with the board. Reports are wrong less often; but a
 # board that reports to be idle is where all pods would go.
 WRONG = 0.2
@@ -62,18 +62,18 @@ def over_error(
     NaN or 0 where it has none. An error makes no wait shorter, also where the wait is limited.
     if_wrong: what it may be with the chance of WRONG, where it is more; NaN where nothing tells."""
     spread = np.where(np.isnan(error), 0.0, error)  # many times as quick as nan_to_num
-    at_value = wait_ms(value)
-    more = np.zeros(at_value.shape, np.bool_) if if_wrong is None else if_wrong > value
+    more = np.zeros(value.shape, np.bool_) if if_wrong is None else if_wrong > value
     if not (spread.any() or more.any()):
-        return Uncertain.exact(at_value)
-    points = [wait_ms(value + at * spread) if at else at_value for at in _POINTS]
-    weights = np.array([np.where(more, (1 - WRONG) * each, each) for each in _WEIGHTS])
+        return Uncertain.exact(wait_ms(value))
+    points = [value, *(value + at * spread for at in _POINTS)]
+    weights = [np.where(more, (1 - WRONG) * each, each) for each in _WEIGHTS]
     if if_wrong is not None and more.any():
-        points.append(wait_ms(np.where(more, if_wrong, value)))
-        weights = np.concatenate((weights, np.where(more, WRONG, 0.0)[np.newaxis]))
-    found = np.array(points)
-    mean = np.maximum((weights * found).sum(axis=0), at_value)
-    deviation = np.sqrt((weights * (found - mean) ** 2).sum(axis=0))
+        points.append(np.where(more, if_wrong, value))
+        weights.append(np.where(more, WRONG, 0.0))
+    found = wait_ms(np.array(points))  # at once, which is quicker for few nodes
+    at_value, weighted = found[0], np.array(weights)
+    mean = np.maximum((weighted * found).sum(axis=0), at_value)
+    deviation = np.sqrt((weighted * (found - mean) ** 2).sum(axis=0))
     return Uncertain(at_value, mean, deviation)
 
 
@@ -82,7 +82,7 @@ def slowdown(busy: Floats, cores: Floats) -> Floats:
     queueing time of M/M/c over the service time, by Sakasegawa's approximation, "An approximation
     formula L_q = a rho^b / (1 - rho)", Annals of the Institute of Statistical Mathematics 29
     (1977): rho^(sqrt(2 (c + 1)) - 1) / (c (1 - rho))."""
-    rho = np.clip(busy, 0.0, MOST_BUSY)
+    rho = np.minimum(np.maximum(busy, 0.0), MOST_BUSY)  # many times as quick as clip
     factor: Floats = 1.0 + rho ** (np.sqrt(2.0 * (cores + 1.0)) - 1.0) / (cores * (1.0 - rho))
     return factor
 
@@ -144,7 +144,7 @@ class Work(NamedTuple):
     def _data_ms(self, busy: Floats) -> Floats:
         # Replicas have as much to do, and share evenly.
         most = np.minimum(self.cores / (1.0 + self.replicas), self.data_cores)
-        free = np.minimum(self.cores * (1.0 - np.clip(busy, 0.0, 1.0)), most)
+        free = np.minimum(self.cores * (1.0 - np.minimum(np.maximum(busy, 0.0), 1.0)), most)
         found: Floats = self.data_ms / np.maximum(free, self.request_cores)
         return found
 
@@ -160,7 +160,7 @@ class Work(NamedTuple):
 def out_of_memory(used_share: Floats) -> Floats:
     """The chance that the kubelet evicts the pod, 0 to 1, if this share of the board's memory is in
     use with it: the normal distribution, as the logistic function has it within 0.01."""
-    away = np.clip((used_share - _EVICTS_AT) / _MEMORY_ERROR, -20.0, 20.0)
+    away = np.minimum(np.maximum((used_share - _EVICTS_AT) / _MEMORY_ERROR, -20.0), 20.0)
     chance: Floats = 1.0 / (1.0 + np.exp(-1.702 * away))
     return chance
 

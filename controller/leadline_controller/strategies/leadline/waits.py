@@ -186,6 +186,30 @@ class Waits:
                 total += float(self.between.waits_s(a, b)[at[a], at[b]])
         return total
 
+    def each_s(self, at: Ints) -> Floats:
+        """Of each pod in a whole plan, s each second, shape (m,), 0 for -1. What two pods wait for
+        each other is in both."""
+        here = np.flatnonzero(at >= 0)
+        nodes = at[here]
+        beside = (nodes == nodes[:, np.newaxis]) & ~np.eye(here.size, dtype=np.bool_)
+        busy, memory = (
+            (beside * adds[here][:, nodes].T).sum(axis=1)
+            for adds in (self.adds_busy, self.adds_memory)
+        )
+        replicas = (beside * self.same_service[np.ix_(here, here)]).sum(axis=1)
+        found = np.zeros(at.size)
+        found[here] = self._waits_s(here, nodes, busy, memory, replicas)
+        for a, b in self.between.pairs():
+            if at[a] >= 0 and at[b] >= 0:
+                found[[a, b]] += self.between.waits_s(a, b)[at[a], at[b]]
+        return found
+
+    def dearer(self, more_ms: Floats) -> "Waits":
+        """With so much more for each request, ms, shape (m, n)."""
+        others = self.others
+        raised = others._replace(value=others.value + more_ms, mean=others.mean + more_ms)
+        return replace(self, others=raised)
+
     def _waits_s(
         self,
         pods: Ints,
