@@ -31,7 +31,7 @@ from leadline_controller.notifications.settings import NotifySettings
 from leadline_controller.parsing.addresses import Network, is_loopback
 from leadline_controller.parsing.documents import parse_toml
 from leadline_controller.parsing.entry_points import PluginError
-from leadline_controller.parsing.fields import FieldError, Fields, shown
+from leadline_controller.parsing.fields import FieldError, Fields, quoted, shown
 from leadline_controller.parsing.settings import (
     LARGEST,
     Setting,
@@ -136,7 +136,13 @@ class Settings:
         "[preemption.md](preemption.md)",
         name="kubernetes.preemption",
     )
-    strategy: str = setting(DEFAULT_STRATEGY, "see `leadline strategies`", name="strategy.name")
+    strategy: str = setting(
+        "",
+        "see `leadline strategies`. Without it an installation keeps "
+        "[the one that it ran](choosing.md#which-one-an-installation-runs)",
+        name="strategy.name",
+        shown=f"the one that it ran; `{DEFAULT_STRATEGY}` in a new one",
+    )
     options: Mapping[str, object] = setting(
         {}, "the strategy's, for example `{alpha = 0.25}`", name="strategy.options"
     )
@@ -393,6 +399,26 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
         raise ConfigError(f"{origin}: {error}") from None
 
 
+def with_strategy(settings: Settings, name: str) -> Settings:
+    """Settings that name no strategy, with the one that the installation keeps. Raises ConfigError
+    where that is not installed, or where options or shadows do not go with it."""
+    if name not in STRATEGIES:
+        raise ConfigError(
+            f"strategy.name: it is not set, and this installation ran {quoted(name)}, which is not "
+            f"installed: install its package, or name one of {', '.join(STRATEGIES)}"
+        )
+    kept = replace(settings, strategy=name)
+    try:
+        _check_strategy(kept)
+        _check_shadow(kept)
+    except FieldError as error:
+        raise ConfigError(
+            f"{error}; strategy.name is not set, so the strategy is {name}, "
+            "the one of this installation"
+        ) from None
+    return kept
+
+
 def _from_file(where: Path, *, may_be_absent: bool) -> dict[str, Any]:
     try:
         return parse_toml(where.read_text(encoding="utf-8"))
@@ -486,6 +512,8 @@ def _check_broker(settings: Settings) -> None:
 
 def _check_strategy(settings: Settings) -> None:
     name = settings.strategy
+    if not name:  # `with_strategy` checks the options, once it is known of which strategy they are
+        return
     if name not in STRATEGIES:
         raise FieldError(
             f"strategy.name: expected one of {', '.join(STRATEGIES)}, got {shown(name)}"

@@ -45,7 +45,7 @@ from leadline_controller.framework.view import (
 )
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.preferences import rule
-from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
@@ -233,18 +233,18 @@ def rows() -> Iterator[tuple[str, list[float]]]:
         for what, filters in (("alone", {}), ("with filters", FILTERS)):
             one = _decision(strategy, filters)
             yield f"{name} {what}", [milliseconds(one, cluster(n), pods(n)) for n in SIZES]
-    strategy = build(STRATEGIES[DEFAULT_STRATEGY], {})
+    strategy = build(STRATEGIES["dacs"], {})
     for what, filters in (("alone", {}), ("with filters", FILTERS)):
         yield f"leadline / dacs {what}", [_ratio(n, filters) for n in SIZES]
     for what, prefer in (("without", None), ("with", rule("on"))):
         one = _decision(strategy, FILTERS, prefer)
         for percent in (50.0, 99.0):
-            name = f"{DEFAULT_STRATEGY} {what} preferences, p{percent:.0f}"
+            name = f"dacs {what} preferences, p{percent:.0f}"
             times = [milliseconds(one, crowded(cluster(n)), preferring(n), percent) for n in SIZES]
             yield name, times
     one = _decision(strategy, FILTERS, rule("on"))
     times = [milliseconds(one, *talking(cluster(n), n)) for n in SIZES]
-    yield f"{DEFAULT_STRATEGY} with 20 peers of each pod", times
+    yield "dacs with 20 peers of each pod", times
 
 
 def _ratio(size: int, filters: Mapping[str, Filter]) -> float:

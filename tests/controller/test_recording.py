@@ -172,7 +172,7 @@ async def test_what_was_recorded_makes_the_same_view(tmp_path: Path) -> None:
     assert_same(state.view(telemetry, now_s), before)
     began = told[0].what
     assert isinstance(began, Began)
-    assert (began.strategy, began.seed, began.cluster) == ("dacs", 11, "default")
+    assert (began.strategy, began.seed, began.cluster) == ("leadline", 11, "default")
     assert began.ttl["rtt_s"] == 600.0
     assert (began.preferences, began.letter, began.preemption) == ("on", False, True)
     decided = {each.what.pod: each.what.node for each in told if isinstance(each.what, Decided)}

@@ -116,6 +116,7 @@ async def test_prometheus_reads_how_pods_were_placed(tmp_path: Path) -> None:
         serve=GrpcSettings("127.0.0.1:0"),
         metrics=MetricsSettings("127.0.0.1:0"),
         extender=ANY_PORT,
+        strategy="dacs",
         warm_up_s=0.0,
         decisions=HistorySettings(tmp_path / "decisions.db"),
     )
@@ -162,6 +163,7 @@ async def test_a_shadow_of_the_settings_decides_beside_and_its_comparison_is_ans
     settings = Settings(
         serve=GrpcSettings("127.0.0.1:0"),
         metrics=MetricsSettings("127.0.0.1:0"),
+        strategy="dacs",
         warm_up_s=0.0,
         shadow=ShadowSettings(("netsched", "dacs"), 0.5, {"dacs": {"alpha": 0.25}}),
         decisions=HistorySettings(tmp_path / "decisions.db"),

@@ -1,5 +1,7 @@
 """Endurance: `python -m tests.endurance simulated --hours 72 --boards 200 --seed 0`, which takes
-minutes, or `python -m tests.endurance real --minutes 120` on real parts."""
+minutes, or `python -m tests.endurance real --minutes 120` on real parts, or
+`python -m tests.endurance moves --strategy leadline --strategy dacs`: how often pods move in a
+week."""
 
 from __future__ import annotations
 
@@ -7,12 +9,17 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from tests.endurance.moves import RETURN_S, Found
+from tests.endurance.moves import Run as MovesRun
+from tests.endurance.moves import simulate as simulate_moves
 from tests.endurance.samples import HEAD, flat
 from tests.endurance.simulated import JOURNAL_MB, Endurance, Run, simulate
+from tests.endurance.week_boards import DAY_S
 from tests.support.check import Check
 
 SHOWN_LINES = 12
@@ -56,6 +63,36 @@ def report(found: Endurance, run: Run) -> bool:
     return all_held([nothing, *flat(found.samples, (run.max_mb + JOURNAL_MB) << 20)])
 
 
+MOVES_HEAD = (
+    f"{'strategy':<24}{'seed':>5}{'moves':>7}{'back in 2 h':>13}{'in a day':>10}{'network ms':>12}"
+    f"{'work ms':>9}{'CPU s':>7}  what was worse"
+)
+
+
+def moves(runs: Iterable[MovesRun], *, lists: bool) -> None:
+    """Print a line for each run. lists: and its moves."""
+    print(MOVES_HEAD, flush=True)
+    for run in runs:
+        begin_s = time.process_time()
+        found = simulate_moves(run)
+        print(moves_line(run, found, time.process_time() - begin_s), flush=True)
+        for move in found.moves if lists else ():
+            print(f"  {move}")
+        for earlier, back in found.returns():
+            print(f"  it comes back: {earlier}\n{'':>16} {back}")
+
+
+def moves_line(run: MovesRun, found: Found, cpu_s: float) -> str:
+    """What one run found, below `MOVES_HEAD`. cpu_s: what it took."""
+    causes = Counter(move.cause for move in found.moves)
+    backs = [sum(1 for _ in found.returns(within_s)) for within_s in (RETURN_S, DAY_S)]
+    return (
+        f"{run.strategy:<24}{run.seed:>5}{len(found.moves):>7}{backs[0]:>13}{backs[1]:>10}"
+        f"{found.network_ms:>12.2f}{found.work_ms:>9.2f}{cpu_s:>7.0f}  "
+        + ", ".join(f"{what} {count}" for what, count in causes.most_common())
+    )
+
+
 def all_held(checks: Iterable[Check]) -> bool:
     """Print them all. Returns whether each held."""
     held = True
@@ -80,7 +117,21 @@ def main() -> None:
     one.add_argument("--sample-s", type=float, default=run.sample_s)
     real = kinds.add_parser("real")
     real.add_argument("--minutes", type=float, default=120.0)
+    of_week = kinds.add_parser("moves")
+    of_week.add_argument("--strategy", action="append")
+    of_week.add_argument("--hours", type=float, default=168.0)
+    of_week.add_argument("--boards", type=int, default=12)
+    of_week.add_argument("--seeds", type=int, default=3)
+    of_week.add_argument("--list", action="store_true")
     given = parser.parse_args()
+    if given.kind == "moves":
+        runs = (
+            MovesRun(strategy, given.hours, given.boards, seed)
+            for seed in range(given.seeds)
+            for strategy in given.strategy or ("leadline", "dacs")
+        )
+        moves(runs, lists=given.list)
+        sys.exit()
     if given.kind == "simulated":
         run = Run(
             hours=given.hours,

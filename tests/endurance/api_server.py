@@ -24,6 +24,7 @@ from leadline_controller.framework.ports import (
     PodDeleted,
     Relisted,
     UnavailableError,
+    Workload,
 )
 from leadline_lab.demo_cluster import DemoCluster
 
@@ -70,6 +71,10 @@ class SimulatedApiServer(MemoryCluster):
     def found_node(self, name: str) -> Node | None:
         """The node of that name."""
         return self._nodes.get(name)
+
+    def found_workload(self, name: str) -> Workload:
+        """The Deployment of that name in the namespace default. Raises KeyError."""
+        return self._workloads[f"default/{name}"]
 
     def put_node(self, node: Node) -> None:
         super().put_node(node)

@@ -48,6 +48,11 @@ class Members:
             self._loop.call_later(_AGAIN_S, self.join, board)
             return
         board.is_member = True
+        self._server.put_node(self.node_of(board))
+        self._start_agent(board, board.boot > 0)
+
+    def node_of(self, board: Board) -> Node:
+        """The board's node when it joins."""
         at = int(board.name[1:])
         room = {
             CPU: _CPU_M[at % len(_CPU_M)],
@@ -55,9 +60,7 @@ class Members:
             PODS: _PODS_MOST,
         }
         labels = {HOSTNAME: board.name, ZONE: f"z{at % ZONES}"}
-        node = Node(board.name, allocatable=room, labels=labels, addresses=(board.address,))
-        self._server.put_node(node)
-        self._start_agent(board, board.boot > 0)
+        return Node(board.name, allocatable=room, labels=labels, addresses=(board.address,))
 
     def _start_agent(self, board: Board, rebooted: bool) -> None:
         if board.is_member and not board.is_running:

@@ -121,6 +121,40 @@ async def test_a_write_replaces_exactly_the_version_that_was_read(tmp_path: Path
     assert body["spec"]["acquireTime"] == body["spec"]["renewTime"]
 
 
+async def test_who_acquires_the_lease_notes_its_strategy(tmp_path: Path) -> None:
+    wire = FakeServer()
+    noted = lease()
+    noted["metadata"]["annotations"] = {"leadline.dev/strategy": "netsched", "other": "kept"}
+    wire.answer(f"PATCH {LEASE}", json_answer(noted))
+    wire.answer(f"POST {LEASES}", json_answer(noted))
+    async with store(wire, tmp_path) as kept:
+        kept.strategy = "netsched"
+        written = await kept.write("me", 10, None)
+        taken = await kept.write("me", 10, SEEN)
+        await kept.write("me", 10, taken)
+        await kept.write("", 1, taken)
+    assert written.strategy == taken.strategy == "netsched"
+    noting = [each["metadata"].get("annotations") for each in wire.bodies]
+    assert noting == [{"leadline.dev/strategy": "netsched"}] * 2 + [None, None]
+
+
+@pytest.mark.parametrize("over", [None, SEEN])
+async def test_a_policy_of_an_older_release_refuses_the_note_and_not_the_lease(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, over: LeaseRecord | None
+) -> None:
+    wire = FakeServer()
+    request = f"POST {LEASES}" if over is None else f"PATCH {LEASE}"
+    wire.answer(request, refusal(403, "may change nothing else"), json_answer(lease()))
+    async with store(wire, tmp_path) as kept:
+        kept.strategy = "netsched"
+        written = await kept.write("me", 10, over)
+    assert (written.holder, written.strategy) == ("me", "")
+    assert ["annotations" in each["metadata"] for each in wire.bodies] == [True, False]
+    (warning,) = (each for each in caplog.messages if "runs netsched" in each)
+    assert "may change nothing else" in warning
+    assert "apply what `leadline kube manifests` prints" in warning
+
+
 @pytest.mark.parametrize(
     "spec",
     [

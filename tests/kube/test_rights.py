@@ -281,12 +281,16 @@ async def watch_the_lease(scene: Scene) -> None:
 
 
 async def create_the_lease(scene: Scene) -> None:
-    await scene.cluster.lease.write("me", 10, None)
+    scene.cluster.lease.strategy = "leadline"
+    assert (await scene.cluster.lease.write("me", 10, None)).strategy == "leadline"
 
 
 async def renew_the_lease(scene: Scene) -> None:
     first = await scene.cluster.lease.write("me", 10, None)
-    await scene.cluster.lease.write("me", 10, first)
+    renewed = await scene.cluster.lease.write("me", 10, first)
+    scene.cluster.lease.strategy = "dacs"
+    taken = await scene.cluster.lease.write("you", 10, renewed)
+    assert (first.strategy, renewed.strategy, taken.strategy) == ("", "", "dacs")
 
 
 async def ask_what_pods_use(scene: Scene) -> None:

@@ -69,11 +69,13 @@ STOCK: Key = ("kube-scheduler", "1.36")
 @dataclass(frozen=True)
 class Method:
     """A scheduler of the experiment. toml: the controller's [strategy]; empty for the stock
-    kube-scheduler. preferred: the node that is labelled as preferred."""
+    kube-scheduler. preferred: the node that is labelled as preferred. assumed_load: whether the
+    load of pods that were just placed counts; the papers know none."""
 
     key: Key
     toml: str = ""
     preferred: str | None = None
+    assumed_load: bool = False
 
 
 def _methods() -> Iterator[Method]:
@@ -85,6 +87,7 @@ def _methods() -> Iterator[Method]:
     for alpha in ALPHAS:
         options = f"alpha = {alpha:g}, phi = {simulation.PHI}, lambda = {simulation.LAMBDA_S}"
         yield Method(("dacs", f"alpha={alpha:g}"), f'name = "dacs"\noptions = {{{options}}}')
+    yield Method(("leadline", ""), 'name = "leadline"', assumed_load=True)
 
 
 METHODS = {method.key: method for method in _methods()}
@@ -206,7 +209,7 @@ class Trial:
         Bandwidth is not tested: links are not shaped, and the interfaces state 1 Gbit/s.
         """
         self._running.start_controller(
-            f"[strategy]\nassumed_load = false\n{method.toml}\n"  # the papers alone
+            f"[strategy]\nassumed_load = {str(method.assumed_load).lower()}\n{method.toml}\n"
             "[probe]\nbytes_per_day = 0\nping_interval_s = 1\n"
         )
 

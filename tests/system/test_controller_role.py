@@ -9,7 +9,6 @@ import pytest
 import yaml
 from leadline_controller.serve.settings import DEFAULT_EXTENDER_ADDRESS
 from leadline_controller.settings import Settings
-from leadline_controller.strategies import STRATEGIES
 
 from tests.kube.account import manifests
 
@@ -53,7 +52,6 @@ def test_every_entry_point_names_every_variable(specs: dict[str, Any]) -> None:
 def test_every_strategy_may_be_named_also_one_of_a_plugin(specs: dict[str, Any]) -> None:
     spec = specs["main"]["options"]["controller_strategy"]
     assert (spec["type"], spec.get("choices")) == ("str", None), "the controller checks the name"
-    assert read("defaults")["controller_strategy"] in STRATEGIES
 
 
 def test_its_defaults_are_the_controllers() -> None:

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
 CONNECTED = "connected"  # in the log line of agent and controller about a session with the broker
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_pods_are_bound_and_say_why(system: LeadlineSystem) -> None:
         event = system.wait_event(name, "Scheduled")
         assert event["type"] == "Normal"
         assert event["reportingController"] == "leadline"
-        assert event["note"].startswith(f"Assigned default/{name} to {node_name} by dacs: ")
+        assert event["note"].startswith(f"Assigned default/{name} to {node_name} by leadline: ")
         explained = system.ask("explain", name)
         assert (explained["node"], explained["outcome"]) == (node_name, "bound")
         assert explained["why"] in event["note"]
@@ -99,6 +100,8 @@ def test_pods_are_bound_and_say_why(system: LeadlineSystem) -> None:
     )
     assert system.bindings("theirs") == {"theirs": None}
     assert system.events("theirs") == []
+    noted = system.api.get(LEASE)["metadata"]["annotations"]
+    assert noted == {"leadline.dev/strategy": "leadline"}, "of a new installation"
     assert "default/theirs" not in listed
 
 

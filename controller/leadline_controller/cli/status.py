@@ -109,7 +109,8 @@ def _parts(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[tuple[str, s
     yield "leadership", _leadership(status)
     options = ", ".join(f"{name}={value}" for name, value in sorted(status.options.items()))
     yield "mode", " and ".join(status.modes)
-    yield "strategy", status.strategy + (f" ({options})" if options and wide else "")
+    named = ", kept (strategy.name is not set)" if status.strategy_kept else ""
+    yield "strategy", status.strategy + (f" ({options})" if options and wide else "") + named
     if status.HasField("broker"):
         yield "broker", _broker(status.broker, wide=wide)
     if status.HasField("api_server"):

@@ -102,6 +102,7 @@ class LeaseRecord:
     renewed: str
     transitions: int
     version: str  # the resource version, for optimistic concurrency
+    strategy: str = ""  # by which whoever acquired it last decides; empty if it noted none
 
 
 class LeaseStore(Protocol):

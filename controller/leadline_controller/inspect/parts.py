@@ -138,6 +138,8 @@ class Parts(Observed, Protocol):
     clock: Clock
     # When it started, on `clock`.
     started_s: float
+    # Whether the settings name no strategy: then the installation keeps the one that it ran.
+    keeps_strategy: bool
     leadership: Leadership
     rescheduler: Rescheduler
     probe_scheduler: ProbeScheduler

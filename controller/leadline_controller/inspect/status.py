@@ -60,6 +60,7 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
             up_s=now_s - source.started_s,
             modes=modes or ["follow"],
             strategy=source.rule.strategy.name,
+            strategy_kept=source.keeps_strategy,
             options={name: str(value) for name, value in values_of(source.rule.strategy).items()},
             leadership=pb.LeadershipCondition(
                 leads=source.leadership.leads(), holder=source.leadership.holder()

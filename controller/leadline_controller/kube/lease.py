@@ -1,13 +1,15 @@
 """The Lease on the API server, which the controllers compete for."""
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
+    ForbiddenError,
     LeaseChangedError,
     LeaseRecord,
     NotFoundError,
@@ -19,7 +21,10 @@ from leadline_controller.kubeobjects.schema import Part
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.parsing.typed import decode
 
+log = logging.getLogger(__name__)
+
 NAMESPACE, NAME = "kube-system", "leadline-controller"
+_STRATEGY = "leadline.dev/strategy"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _LEASE = f"{_LEASES}/{NAME}"
 # Requests show before that whether the connection is alive.
@@ -29,6 +34,7 @@ _LATE_S = 15.0
 
 class _LeaseMetadata(Part):
     resource_version: Annotated[str, Meta(min_length=1, description="text")]
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 class _LeaseSpec(Part):
@@ -48,12 +54,14 @@ class KubeLease:
     """See framework.ports.LeaseStore.
 
     server: not shared, so that neither a busy connection nor the Retry-After of another request
-    delays a renewal. Its timeout must be a few seconds.
+    delays a renewal. Its timeout must be a few seconds. strategy: noted in the Lease when it is
+    acquired, so that whoever leads next, on whatever machine, can go on with it.
     """
 
     def __init__(self, server: ApiServer, reachability: ReachabilityLog) -> None:
         self._server = server
         self._reachability = reachability
+        self.strategy = ""
 
     async def read(self) -> LeaseRecord | None:
         """The Lease; None when there is none yet. Raises subclasses of ClusterError."""
@@ -65,13 +73,31 @@ class KubeLease:
     async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
         """Replace exactly `over`, or create the Lease for None. Raises LeaseChangedError and
         other subclasses of ClusterError."""
-        body, server = _body(holder, duration_s, over), self._server
+        body = _body(holder, duration_s, over)
+        acquires = holder and (over is None or holder != over.holder)
         try:
-            return await self._answer(
-                server.post(_LEASES, body) if over is None else server.patch(_LEASE, body)
-            )
+            if not (acquires and self.strategy):
+                return await self._send(body, over)
+            note = {"annotations": {_STRATEGY: self.strategy}}
+            try:
+                noted = {**body, "metadata": {**body["metadata"], **note}}
+                return await self._send(noted, over)
+            except ForbiddenError as error:  # the account's policy is of an older release
+                record = await self._send(body, over)
+                log.warning(
+                    "the Lease does not tell that this installation runs %s (%s): apply what "
+                    "`leadline kube manifests` prints",
+                    *(self.strategy, error),
+                )
+                return record
         except (ConflictError, NotFoundError) as error:
             raise LeaseChangedError(str(error)) from None
+
+    async def _send(self, body: Json, over: LeaseRecord | None) -> LeaseRecord:
+        server = self._server
+        return await self._answer(
+            server.post(_LEASES, body) if over is None else server.patch(_LEASE, body)
+        )
 
     async def _answer(self, request: Awaitable[bytes]) -> LeaseRecord:
         """The Lease that answers a request. That it is missing or changed is an answer, too."""
@@ -129,4 +155,5 @@ def _record(answer: object) -> LeaseRecord:
         renewed=spec.renew_time,
         transitions=spec.lease_transitions,
         version=lease.metadata.resource_version,
+        strategy=lease.metadata.annotations.get(_STRATEGY, ""),
     )

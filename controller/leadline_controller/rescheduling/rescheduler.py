@@ -338,15 +338,25 @@ class Rescheduler:
 
         view, running = self._step.view(), self._running()
         worse = self._assumptions.look(view, running, now_s, decided_on)
-        due = [each for each in worse if now_s - each.since_s >= self.settings.worse_for_s]
+        # Of a pod that is due twice, the later one, a link, counts.
+        due = {
+            each.pod.uid: each
+            for each in worse
+            if now_s - each.since_s >= self.settings.worse_for_s
+        }
         if not due or not self._submitted.empty() or self.journal.is_paused(self.now_unix_s()):
             return
-        plan = await self.plan({each.pod.uid for each in due})
-        reasons = {each.pod.uid: each.why for each in due}
-        moves = (replace(m, why=f"{reasons[m.pod.uid]}; {m.why}") for m in plan.moves)
+        plan = await self.plan(due)
+        found, moves = {move.pod.uid: move for move in plan.moves}, []
+        for each in due.values():
+            move = found.get(each.pod.uid)
+            if self._assumptions.may_move(each, now_s, moves=move is not None) and move:
+                moves.append(replace(move, why=f"{each.why}; {move.why}"))
+            elif move:
+                log.info("%s stays on %s unless it would move for longer", each.pod.key, each.node)
+        order = list(found)
+        moves.sort(key=lambda move: order.index(move.pod.uid))
         plan = replace(plan, moves=tuple(moves))
-        for each in due:
-            self._assumptions.look_again(each.pod.uid, now_s)
         for stay in plan.stays:
             log.info("%s stays on %s: %s", stay.pod, stay.node, stay.why)
         if plan.moves:

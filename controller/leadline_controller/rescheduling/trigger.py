@@ -14,6 +14,11 @@ from leadline_controller.history.explanation import measured
 # the traffic of the pods themselves.
 _LEAST_RISE = {"rtt_ms": 2.0, "cpu_percent": 20.0, "memory_percent": 20.0}
 _BANDWIDTH = "bandwidth_mbps"
+_LINKS = ("rtt_ms", _BANDWIDTH)
+# An update or a backup keeps a board busy for minutes, and a pod that fled it would gain little. So
+# so many plans in a row, `worse_for_s` apart, must move a pod, unless a link has just become worse:
+# by default 15 minutes, the time over which Trimaran (Kubernetes' scheduler-plugins) takes load.
+_PLANS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +29,17 @@ class Worse:
     node: str
     since_s: float  # on the clock of the views
     why: str  # one sentence
+    of_link: bool = False  # a link is worse, and no plan was made since it became so
 
 
 @dataclass(slots=True)
 class _Placement:
     node: str
     assumed: dict[str, float] = field(default_factory=dict)
-    worse_since_s: float | None = None
+    # Since when each of what was measured has been worse without a break.
+    worse_since_s: dict[str, float] = field(default_factory=dict)
+    planned: set[str] = field(default_factory=set)  # of these, those with a plan since then
+    moving: int = 0  # how many of the last plans would have moved the pod, without a break
 
 
 class Assumptions:
@@ -59,7 +68,8 @@ class Assumptions:
         now_s: float,
         decided_on: Callable[[Pod, str], Mapping[str, float]] = lambda _pod, _node: {},
     ) -> list[Worse]:
-        """The placements that are worse than assumed now, and since when without a break.
+        """The placements that are worse than assumed now, and since when without a break: each at
+        most twice, by a link that has become worse and by all else.
         decided_on: what the decision that placed this pod on this node knew of it, NaN if that was
         unknown; empty if the decision is no longer known."""
         found, kept = [], {}
@@ -78,25 +88,46 @@ class Assumptions:
             for name, value in now.items():
                 placement.assumed.setdefault(name, value)
             why = self._why_worse(placement.assumed, now, node)
+            before_s = placement.worse_since_s
+            placement.worse_since_s = {name: before_s.get(name, now_s) for name in why}
+            placement.planned &= why.keys()
             if not why:
-                placement.worse_since_s = None
-                continue
-            if placement.worse_since_s is None:
-                placement.worse_since_s = now_s
-            found.append(Worse(pod, node, placement.worse_since_s, why))
+                placement.moving = 0
+            links = [name for name in why if name in _LINKS and name not in placement.planned]
+            others = [name for name in why if name not in links]
+            for names in filter(None, (others, links)):
+                name = min(names, key=placement.worse_since_s.__getitem__)
+                since_s = placement.worse_since_s[name]
+                found.append(Worse(pod, node, since_s, why[name], names is links))
         self._placements = kept
         return found
 
-    def look_again(self, uid: str, now_s: float) -> None:
-        """A plan was made for this pod: only if it stays worse as long again, another one is."""
-        if uid in self._placements:
-            self._placements[uid].worse_since_s = now_s
+    def may_move(self, worse: Worse, now_s: float, *, moves: bool) -> bool:
+        """A plan was made because of this. moves: whether it moves the pod. Returns whether it is
+        to do so now. Only if the placement stays worse as long again, another plan is made."""
+        placement = self._placements.get(worse.pod.uid)
+        if placement is None:
+            return moves
+        placement.moving = placement.moving + 1 if moves else 0
+        # A link that became worse only just has a plan of its own.
+        names = [
+            name
+            for name in placement.worse_since_s
+            if worse.of_link or name not in _LINKS or name in placement.planned
+        ]
+        placement.planned.update(names)
+        placement.worse_since_s |= dict.fromkeys(names, now_s)
+        return moves and (worse.of_link or placement.moving >= _PLANS)
 
     def _known(self, values: Mapping[str, float]) -> dict[str, float]:
         known = {name: values.get(name, np.nan) for name in self._needs}
         return {name: value for name, value in known.items() if not np.isnan(value)}
 
-    def _why_worse(self, assumed: Mapping[str, float], now: Mapping[str, float], node: str) -> str:
+    def _why_worse(
+        self, assumed: Mapping[str, float], now: Mapping[str, float], node: str
+    ) -> dict[str, str]:
+        """One sentence for each value that is worse, by its name."""
+        found = {}
         for name, value in now.items():
             was = assumed[name]
             if name == _BANDWIDTH:
@@ -104,5 +135,5 @@ class Assumptions:
             else:
                 is_worse = value > max(was * (1 + self._worse_by), was + _LEAST_RISE[name])
             if is_worse:
-                return f"{name} of {node} is {value:.4g}, and was {was:.4g}"
-        return ""
+                found[name] = f"{name} of {node} is {value:.4g}, and was {was:.4g}"
+        return found

@@ -4,7 +4,9 @@ group `leadline.strategies`, see docs/writing-a-strategy.md."""
 
 from leadline_controller.strategies.registry import StrategyRegistry
 
-DEFAULT_STRATEGY = "dacs"
+# Of a new installation; one that is there keeps what it ran. Releases before 0.3 had the earlier
+# default, and noted nowhere which strategy they ran.
+DEFAULT_STRATEGY, EARLIER_DEFAULT = "leadline", "dacs"
 STRATEGIES = StrategyRegistry(
     __name__,
     {

@@ -138,6 +138,7 @@ class Controller:
         self.settings, self.cluster, self.leadership = settings, cluster, leadership
         self.unfenced = unfenced or cluster
         self.rule = rule or scheduling_rule(settings)
+        self.keeps_strategy = not settings.strategy
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
         self.heartbeats, self.api_server = heartbeats or Heartbeats(time.monotonic), api_server

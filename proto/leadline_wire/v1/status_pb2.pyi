@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("version", "cluster", "up_s", "modes", "strategy", "options", "broker", "api_server", "leadership", "boards", "probing", "queue", "last_decision", "database", "rescheduling", "certificates", "stuck", "problems", "fine", "unserved", "notifications", "recording")
+    __slots__ = ("version", "cluster", "up_s", "modes", "strategy", "options", "broker", "api_server", "leadership", "boards", "probing", "queue", "last_decision", "database", "rescheduling", "certificates", "stuck", "problems", "fine", "unserved", "notifications", "recording", "strategy_kept")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class GetStatusResponse(_message.Message):
     UNSERVED_FIELD_NUMBER: _ClassVar[int]
     NOTIFICATIONS_FIELD_NUMBER: _ClassVar[int]
     RECORDING_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_KEPT_FIELD_NUMBER: _ClassVar[int]
     version: str
     cluster: str
     up_s: float
@@ -63,7 +64,8 @@ class GetStatusResponse(_message.Message):
     unserved: _containers.RepeatedCompositeFieldContainer[ServerCondition]
     notifications: NotificationCondition
     recording: RecordingCondition
-    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., up_s: _Optional[float] = ..., modes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., broker: _Optional[_Union[BrokerCondition, _Mapping]] = ..., api_server: _Optional[_Union[ApiServerCondition, _Mapping]] = ..., leadership: _Optional[_Union[LeadershipCondition, _Mapping]] = ..., boards: _Optional[_Union[BoardsCondition, _Mapping]] = ..., probing: _Optional[_Union[ProbingCondition, _Mapping]] = ..., queue: _Optional[_Union[QueueCondition, _Mapping]] = ..., last_decision: _Optional[_Union[DecisionCondition, _Mapping]] = ..., database: _Optional[_Union[DatabaseCondition, _Mapping]] = ..., rescheduling: _Optional[_Union[MovesCondition, _Mapping]] = ..., certificates: _Optional[_Iterable[_Union[CertificateCondition, _Mapping]]] = ..., stuck: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., fine: _Optional[_Iterable[str]] = ..., unserved: _Optional[_Iterable[_Union[ServerCondition, _Mapping]]] = ..., notifications: _Optional[_Union[NotificationCondition, _Mapping]] = ..., recording: _Optional[_Union[RecordingCondition, _Mapping]] = ...) -> None: ...
+    strategy_kept: bool
+    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., up_s: _Optional[float] = ..., modes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., broker: _Optional[_Union[BrokerCondition, _Mapping]] = ..., api_server: _Optional[_Union[ApiServerCondition, _Mapping]] = ..., leadership: _Optional[_Union[LeadershipCondition, _Mapping]] = ..., boards: _Optional[_Union[BoardsCondition, _Mapping]] = ..., probing: _Optional[_Union[ProbingCondition, _Mapping]] = ..., queue: _Optional[_Union[QueueCondition, _Mapping]] = ..., last_decision: _Optional[_Union[DecisionCondition, _Mapping]] = ..., database: _Optional[_Union[DatabaseCondition, _Mapping]] = ..., rescheduling: _Optional[_Union[MovesCondition, _Mapping]] = ..., certificates: _Optional[_Iterable[_Union[CertificateCondition, _Mapping]]] = ..., stuck: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., fine: _Optional[_Iterable[str]] = ..., unserved: _Optional[_Iterable[_Union[ServerCondition, _Mapping]]] = ..., notifications: _Optional[_Union[NotificationCondition, _Mapping]] = ..., recording: _Optional[_Union[RecordingCondition, _Mapping]] = ..., strategy_kept: _Optional[bool] = ...) -> None: ...
 
 class RecordingCondition(_message.Message):
     __slots__ = ("folder", "size_bytes", "error", "missed")

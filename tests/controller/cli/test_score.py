@@ -20,6 +20,7 @@ from leadline_controller.settings import Settings
 from leadline_controller.snapshot.score import start_scoring, to_document
 from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+from leadline_controller.wiring.rules import scheduling_rule
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 Capture = pytest.CaptureFixture[str]
@@ -293,8 +294,10 @@ def test_bad_input_names_the_file_and_is_exit_code_2(
     assert captured.err.count("\n") == 1
 
 
-def test_the_default_is_the_controllers() -> None:
-    assert Settings().strategy == DEFAULT_STRATEGY
+def test_the_default_is_a_new_controllers(capsys: Capture) -> None:
+    assert run(["score", "--snapshot", str(EXAMPLES / "netsched.yaml"), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["strategy"] == DEFAULT_STRATEGY
+    assert scheduling_rule(Settings()).strategy.name == DEFAULT_STRATEGY
 
 
 def test_kubedsm_worked_example_moves_pods_as_worked_by_hand(capsys: Capture) -> None:

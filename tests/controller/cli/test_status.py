@@ -345,6 +345,18 @@ def test_a_controller_that_cannot_be_reached(
     assert "systemctl status leadline-controller" in captured.err
 
 
+async def test_it_tells_whether_the_strategy_is_named_or_kept(
+    parts: Parts, leadline: Leadline
+) -> None:
+    for kept, told_so in ((False, "netsched"), (True, "netsched, kept (strategy.name is not set)")):
+        parts.source.keeps_strategy = kept
+        (line,) = (
+            line for line in (await leadline("status")).out.splitlines() if "strategy" in line
+        )
+        assert line.split(maxsplit=1) == ["strategy", told_so]
+        assert (await told(leadline))[1]["strategy_kept"] is kept
+
+
 def test_the_line_of_a_part_with_a_problem_is_red() -> None:
     answer = pb.GetStatusResponse()
     answer.leadership.leads = True

@@ -77,6 +77,7 @@ class FakeParts:
     server or registries say what the test wants."""
 
     harness: "ControllerHarness"
+    keeps_strategy: bool = False
     broker: Any = None  # a BrokerStatus; one that answers, if None
     queue: QueueStatus | None = None
     stuck: Sequence[str] = ()

@@ -17,8 +17,10 @@ from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.history.record import DecisionRecord
 from leadline_controller.history.store import HistorySettings
 from leadline_controller.rescheduling import rescheduler as reschedulers
+from leadline_controller.rescheduling import trigger
 from leadline_controller.rescheduling.journal import HourlyBudgets
-from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
+from leadline_controller.rescheduling.plan import Plan
+from leadline_controller.rescheduling.rescheduler import Rescheduler, ReschedulingSettings
 from leadline_controller.rescheduling.trigger import Assumptions
 from leadline_controller.scheduling.scheduler import Scheduler
 from leadline_controller.settings import Settings
@@ -99,6 +101,27 @@ async def test_a_link_that_stays_worse_moves_the_pod() -> None:
         await until(lambda: rescheduler.last[0])
         (outcome,) = rescheduler.last[1]
         assert "bandwidth_mbps of n1 is 9, and was 80" in outcome.move.why
+
+
+async def test_a_link_that_was_worse_at_a_plan_before_moves_a_pod_after_three(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trigger, "_LINKS", ())
+    here, plans = Scene(), []
+    plan = Rescheduler.plan
+
+    async def counting(rescheduler: Rescheduler, only: Any = None) -> Plan:
+        plans.append(await plan(rescheduler, only))
+        return plans[-1]
+
+    monkeypatch.setattr(Rescheduler, "plan", counting)
+    async with running(*here.controller.placing()):
+        here.measure(80.0)
+        await asyncio.sleep(0.3)
+        here.measure(9.0)
+        here.measure(9.0)
+        await until(lambda: here.cluster.pod("default/web").terminating)
+    assert [len(each.moves) for each in plans[:3]] == [1, 1, 1]
 
 
 async def test_an_error_does_not_end_it(

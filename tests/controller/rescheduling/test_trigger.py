@@ -61,8 +61,57 @@ def test_time_counts_without_a_break_and_again_after_a_plan() -> None:
     assert since(slow, 10) == since(slow, 300) == [10]
     assert since(cluster(), 310) == []
     assert since(slow, 320) == [320]
-    looking.look_again("u", 400)
+    (worse,) = looking.look(slow, running, 400)
+    looking.may_move(worse, 400, moves=False)
     assert since(slow, 410) == [400]
+
+
+def test_a_link_that_became_worse_moves_a_pod_at_once_and_later_plans_must_agree() -> None:
+    looking, running, slow = Assumptions(NEEDS, 0.2), [(placed(), "n1")], cluster(mbps=20)
+    looking.look(cluster(), running, 0)
+
+    def may_move(now: ClusterView, at_s: float) -> bool:
+        (worse,) = looking.look(now, running, at_s)
+        return looking.may_move(worse, at_s, moves=True)
+
+    assert may_move(slow, 300)
+    looking.look(cluster(), running, 400)
+    assert may_move(slow, 700)  # it has become worse again
+    (worse,) = looking.look(slow, running, 1000)
+    assert not looking.may_move(worse, 1000, moves=False)
+    assert [may_move(slow, at_s) for at_s in (1300, 1600, 1900)] == [False, False, True]
+
+
+def test_of_load_three_plans_in_a_row_must_move_a_pod() -> None:
+    looking, running, busy = Assumptions(NEEDS, 0.2), [(placed(), "n1")], cluster(cpu=90)
+    looking.look(cluster(), running, 0)
+    found = []
+    for at_s, moves in enumerate((True, True, False, True, True, True)):
+        (worse,) = looking.look(busy, running, at_s)
+        found.append(looking.may_move(worse, at_s, moves=moves))
+    assert found == [False] * 5 + [True]
+
+
+def test_a_link_that_becomes_worse_counts_beside_the_load() -> None:
+    looking, running = Assumptions(NEEDS, 0.2), [(placed(), "n1")]
+    looking.look(cluster(), running, 0)
+    looking.look(cluster(cpu=90), running, 100)
+    found = looking.look(cluster(cpu=90, mbps=20), running, 500)
+    assert [(each.since_s, each.of_link) for each in found] == [(100, False), (500, True)]
+    assert not looking.may_move(found[0], 510, moves=True)
+    found = looking.look(cluster(cpu=90, mbps=20), running, 800)
+    assert [(each.since_s, each.of_link) for each in found] == [(510, False), (500, True)]
+    assert looking.may_move(found[1], 800, moves=True)
+
+
+def test_a_break_in_the_load_begins_the_plans_anew() -> None:
+    looking, running = Assumptions(NEEDS, 0.2), [(placed(), "n1")]
+    looking.look(cluster(), running, 0)
+    found = []
+    for at_s, cpu in enumerate((90, 90, 20, 90, 90, 90), 1):
+        for worse in looking.look(cluster(cpu=cpu), running, at_s):
+            found.append(looking.may_move(worse, at_s, moves=True))
+    assert found == [False] * 4 + [True]
 
 
 def test_an_unknown_value_is_no_worse_and_assumed_when_first_known() -> None:

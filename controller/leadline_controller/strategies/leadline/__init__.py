@@ -304,6 +304,12 @@ class Leadline(BatchStrategy):
             each = own if is_known else np.full(nodes.size, most)
         elif pod.annotations.data_mb is not None:
             data_ms = 1000 * pod.annotations.data_mb / self.rate
+            # What was seen of its workload replaces that. The mean use tells the work of a request
+            # only if the requests are counted, or if the pod does nothing but this work.
+            if _is_known(view, pod) and demand.is_counted:
+                data_ms = 1000 * expected.cpu_cores / demand.requests_per_s
+            elif _is_known(view, pod) and pod.owner is not None and pod.owner.kind == "Job":
+                data_ms *= min(expected.cpu_cores / min(limit, 1.0), 1.0)
         # The kernel gives each pod its share by what it requests.
         most_slow = max(min(limit, 1.0) / request, 1.0)
         threads = limit if np.isfinite(limit) else 1.0  # that handle data

@@ -81,6 +81,27 @@ def test_data_is_worked_on_by_the_cores_that_are_free() -> None:
     assert one_thread.parts["work_ms"] == pytest.approx([8000, 8000])
 
 
+def test_a_job_that_mostly_waits_has_less_work_with_its_data() -> None:
+    job = replace(wanted(data_mb="8"), owner=Owner("Job", "j", "uid-j"))
+    seen = cluster().assuming_load(Expectations({workload_of(job): (0.25, 1e6)}))
+    assert scores(seen, job).parts["work_ms"] == pytest.approx([2000, 2000])
+    busy = cluster().assuming_load(Expectations({workload_of(job): (3.0, 1e6)}))
+    assert scores(busy, job).parts["work_ms"] == pytest.approx([8000, 8000])
+
+
+def test_what_is_used_for_counted_requests_is_the_work_of_their_data() -> None:
+    served = wanted(data_mb="8", peers="node/b@5rps")
+    seen = cluster().assuming_load(Expectations({workload_of(served): (0.1, 1e6)}))
+    assert scores(seen, served).parts["work_ms"] == pytest.approx([20, 20])
+    assert scores(cluster(), served).parts["work_ms"] == pytest.approx([8000, 8000])
+
+
+def test_a_service_that_waits_for_its_requests_keeps_the_work_of_its_data() -> None:
+    idle = wanted(data_mb="8")
+    seen = cluster().assuming_load(Expectations({workload_of(idle): (0.001, 1e6)}))
+    assert scores(seen, idle).parts["work_ms"] == pytest.approx([8000, 8000])
+
+
 def test_a_board_without_memory_costs_restarts() -> None:
     found = scores(cluster(memory_percent=[20.0, 99.0]), wanted())
     assert found.parts["memory_ms"][0] < 1e-6
