@@ -16,7 +16,7 @@ from leadline_controller.strategies.leadline.waits import Waits
 # Beyond these, sets of pods on nodes to evaluate, and combinations to try, no search is exact.
 _MOST_EVALUATED, _MOST_TRIED = 40_000, 3_000_000
 _MOST_STEPS = 4  # for each pod
-_LEAST_DIVIDED, _MOST_DIVIDED = 3, 16_384  # pods of two nodes, and ways to divide these
+_LEAST_DIVIDED, _MOST_DIVIDED = 3, 4096  # pods of two nodes, and ways to divide these
 _PAIR_NODES = 8  # on which two peers are tried together
 _LEAST_GAIN = 1e-9  # a share: less is rounding
 _FEW_NODES = 200  # among so many is searched, if a pod has no more good ones
