@@ -76,20 +76,22 @@ class Movers:
         allowed: Allowed,
         alone: Alone,
     ) -> "Movers":
-        """All that may move to another node. Of many the half with the most to gain alone, then
-        those on the nodes that these and the pending pods want most. Pods of a Job stay: they would
-        begin again."""
-        may_end = [each for each in running if not _is_of_job(each[0])]
-        if len(may_end) > MOST_MOVING:
-            may_end = _ranked(view, pending, may_end, allowed, alone)
-        found = []
-        for pod, node in may_end:
-            mask = allowed(pod)
-            own = np.arange(mask.size) == node
-            if (mask & ~own).any():
-                found.append(Mover(pod, node, mask | own))
+        """All that may move to another node, and those that stay, since they wait longer for what
+        comes. Of many the half with the most to gain alone, then those on the nodes that these and
+        the pending pods want most. Pods of a Job stay: they would begin again."""
+        ranked = running
+        if len(running) > MOST_MOVING:
+            may_end = [each for each in running if not _is_of_job(each[0])]
+            ranked = _ranked(view, pending, may_end, allowed, alone)
+        found, staying = list[Mover](), list[Mover]()
+        for pod, node in ranked:
+            own = np.arange(len(view)) == node
+            mask = own if _is_of_job(pod) else allowed(pod) | own
+            (found if (mask & ~own).any() else staying).append(Mover(pod, node, mask))
             if len(found) == MOST_MOVING:
                 break
+        if found:
+            found += staying[: MOST_MOVING - len(found)]
         return cls(found, len(running))
 
     @property
