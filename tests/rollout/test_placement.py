@@ -72,6 +72,12 @@ def slow_link(testbed: NspawnTestbed, board: str) -> Iterator[None]:
         testbed.namespaces.must("tc", "qdisc", "del", "dev", f"vb-{board}", "root")
 
 
+def as_good_ms(wait_ms: float) -> float:
+    """The longest wait that is as good, on boards with the same preferences: 1 % and 0.1 ms are
+    equal, and within 1 ms preferences decide."""
+    return wait_ms + max(0.01 * wait_ms + 0.1, 1.0)
+
+
 def test_a_pod_goes_where_the_boards_reports_say(
     deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
@@ -84,8 +90,7 @@ def test_a_pod_goes_where_the_boards_reports_say(
     assert (explanation["node"], explanation["outcome"]) == (node, "bound")
     totals = {name: score["total"] for name, score in explanation["scores"].items()}
     assert set(totals) == set(deployed.machines)
-    # DACS takes the node with the most free resources among those within lambda of the best.
-    assert totals[node] <= min(totals.values()) + explanation["options"]["lambda"]
+    assert totals[node] <= as_good_ms(min(totals.values()))
     for board in deployed.boards.keys() - {"pi-1"}:
         age_s = explanation["scores"][board]["ages_s"]["rtt"]
         assert 0 <= age_s < TTL_S["rtt"]
@@ -106,10 +111,10 @@ def test_a_link_that_became_slow_is_measured_and_counts(
         node = place_pod(server, pod("much-data", "100m", annotations=near_pi_1))
     explanation = explain(server, "much-data")
     evidence.keep("explain-slow-link.txt", server.run("leadline explain much-data").stdout)
-    network_s = {name: score["parts"]["network_s"] for name, score in explanation["scores"].items()}
-    assert network_s["pi-2"] > 100 * 8 / (2 * SLOW_MBPS)
+    users_ms = {name: score["parts"]["users_ms"] for name, score in explanation["scores"].items()}
+    assert users_ms["pi-2"] > 1000 * 100 * 8 / (2 * SLOW_MBPS)
     totals = {name: score["total"] for name, score in explanation["scores"].items()}
-    assert totals[node] <= totals["pi-2"] + explanation["options"]["lambda"]
+    assert totals[node] <= as_good_ms(totals["pi-2"])
     server.run("kubectl delete pod much-data --grace-period=0 --force")
 
 
