@@ -35,7 +35,7 @@ from leadline_controller.strategies.leadline.network import (
     users_ms,
 )
 from leadline_controller.strategies.leadline.planning import search
-from leadline_controller.strategies.leadline.terms import Demand, Uncertain, Work
+from leadline_controller.strategies.leadline.terms import Demand, Uncertain, Work, shown
 from leadline_controller.strategies.leadline.waits import (
     MAX_MS,
     Boards,
@@ -133,7 +133,7 @@ class Leadline(BatchStrategy):
         finalists = best(total, self.better, equal_ms)
 
         def why(at: int) -> str:
-            text = f"{total[at]:.3g} ms a request: {_terms_text(parts, at)}"
+            text = f"{shown(total[at])} ms a request: {_terms_text(parts, at)}"
             text += _others_text(view, candidates, total, parts, at)
             return text + demand.assumed + "".join(note(at) for note in notes)
 
@@ -364,12 +364,12 @@ def _room(view: ClusterView, pods: Sequence[Pod], nodes: Ints, allowed: Bools) -
 
 
 _TERMS: Mapping[str, str] = {
-    "work_ms": "{:.3g} work",
-    "peers_ms": "{:.3g} to its peers",
-    "users_ms": "{:.3g} to users",
-    "start_ms": "{:.3g} for its start",
-    "memory_ms": "{:.3g} for a lack of memory",
-    "risk_ms": "{:.3g} for what is not certain",
+    "work_ms": "{} work",
+    "peers_ms": "{} to its peers",
+    "users_ms": "{} to users",
+    "start_ms": "{} for its start",
+    "memory_ms": "{} for a lack of memory",
+    "risk_ms": "{} for what is not certain",
 }
 
 
@@ -377,8 +377,8 @@ def _terms_text(parts: Mapping[str, Floats], at: int) -> str:
     """The terms of one candidate that are not negligible, the largest first."""
     found = {name: float(parts[name][at]) for name in _TERMS if name in parts}
     least = 0.001 * sum(found.values())
-    shown = sorted((name for name in found if found[name] > least), key=lambda name: -found[name])
-    return ", ".join(_TERMS[name].format(found[name]) for name in shown) or "nothing"
+    most = sorted((name for name in found if found[name] > least), key=lambda name: -found[name])
+    return ", ".join(_TERMS[name].format(shown(found[name])) for name in most) or "nothing"
 
 
 def _others_text(
@@ -396,4 +396,4 @@ def _others_text(
     if not term or more[term] < 0.001 * max(total[at], total[other]):
         return f"; {name} would be as good"
     column = parts[term]
-    return f"; {name} would be {total[other]:.3g}: {_TERMS[term].format(column[other])}"
+    return f"; {name} would be {shown(total[other])}: {_TERMS[term].format(shown(column[other]))}"

@@ -14,7 +14,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.services import Service
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.planning import search
-from leadline_controller.strategies.leadline.terms import RESTART_S
+from leadline_controller.strategies.leadline.terms import RESTART_S, shown
 from leadline_controller.strategies.leadline.waits import Waits
 
 # So many running pods take part in a plan. A search takes time with the square of its pods.
@@ -49,7 +49,7 @@ class Cost(NamedTuple):
         """Of the move to one of the nodes, a part of a sentence."""
         if self.replicas:
             return f"{self.replicas} other pods of its service serve while it moves"
-        return f"{self.each_ms[node]:.3g} ms for its move in its life of {self.life_s:.0f} s"
+        return f"{shown(self.each_ms[node])} ms for its move in its life of {self.life_s:.0f} s"
 
 
 class Mover(NamedTuple):
@@ -244,7 +244,7 @@ class _Plan:
             needs = self._in_need_of(i)
             less_ms = float(now_ms[i] - then_ms[i])
             why = f"makes room for {_names(needs)}; " if needs else ""
-            why += f"{pod.name} waits {abs(less_ms):.3g} ms a request "
+            why += f"{pod.name} waits {shown(abs(less_ms))} ms a request "
             why += f"{'less' if less_ms >= 0 else 'more'} on {self.view.table.names[target]}, "
             why += f"with {self.costs[i].text(int(self.final[i]))}"
             source = int(self.nodes[self.start[i]])

@@ -171,3 +171,9 @@ def restarts_ms(chance: Floats) -> Floats:
     away_ms = 1000 * RESTART_S
     wait_ms: Floats = chance * (RESTART_S / BETWEEN_KILLS_S) * (away_ms / 2)
     return wait_ms
+
+
+def shown(ms: float) -> str:
+    """A wait in three digits, and never as a power of ten: 0.0123, 212, 102,000."""
+    rounded = float(f"{ms:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"

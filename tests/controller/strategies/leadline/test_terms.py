@@ -11,6 +11,7 @@ from leadline_controller.strategies.leadline.terms import (
     out_of_memory,
     over_error,
     restarts_ms,
+    shown,
     slowdown,
 )
 
@@ -67,3 +68,11 @@ def test_a_board_is_out_of_memory_when_the_kubelet_evicts() -> None:
 def test_a_pod_that_is_killed_each_five_minutes_costs_each_request_two_thirds_of_a_second() -> None:
     # 20 s of 300 it is away, and who comes then waits 10 s on average.
     assert restarts_ms(np.array([0.0, 1.0])).tolist() == pytest.approx([0.0, 20 / 300 * 10_000])
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0.0, "0"), (0.01234, "0.0123"), (211.8, "212"), (999.6, "1,000"), (102365.0, "102,000")],
+)
+def test_a_wait_is_shown_in_three_digits(ms: float, text: str) -> None:
+    assert shown(ms) == text
