@@ -20,18 +20,11 @@ from leadline_controller.wiring.controller import Controller
 from leadline_controller.wiring.rules import in_force
 
 from tests.contracts.harnesses import PATIENCE_S
+from tests.support.kubeconfig import KUBECONFIG
 from tests.support.memory_lease import MemoryLease
 
 OF_AN_OLDER_RELEASE = LeaseRecord("", 1, "then", "then", 3, "41")
 NOTED = replace(OF_AN_OLDER_RELEASE, strategy="netsched")
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{name: c, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
-users: [{name: u, user: {token: none}}]
-"""
 
 
 async def strategy_of(settings: Settings, record: LeaseRecord | None) -> str:

@@ -261,23 +261,22 @@ def _allowed(
 ) -> Allowed:
     node_of = {pod.key: node for pod, node in running}
     cached: dict[str, Bools] = {}
+    every, none = view.table.all(), view.table.none()
 
     def allowed(pod: Pod) -> Bools:
-        # A running pod that is being deleted, or could not be scheduled again, must not move.
-        if pod.terminating or pre_filter_failure(pod) is not None:
-            return view.table.none()
-        if pod.key not in cached:
-            node = node_of.get(pod.key)
-            nodes = view.table.all()
-            if node is not None and may_go is not None:
-                nodes &= may_go(pod)
-            without_pod = view
-            if node is not None and nodes.any():
-                without_pod = view.without_placement(pod, node)
-            for run in filters.values() if nodes.any() else ():
-                nodes &= run(without_pod, pod).passes_with_preemption
-            cached[pod.key] = nodes
-        return cached[pod.key]
+        if pod.key in cached:
+            return cached[pod.key]
+        node = node_of.get(pod.key)
+        nodes = every if node is None or may_go is None else may_go(pod)
+        # Thousands may run, of which none may move. One that is being deleted, or could not be
+        # scheduled again, must not.
+        if not nodes.any() or pod.terminating or pre_filter_failure(pod) is not None:
+            return none
+        without_pod = view if node is None else view.without_placement(pod, node)
+        for run in filters.values():
+            nodes = nodes & run(without_pod, pod).passes_with_preemption
+        cached[pod.key] = nodes
+        return nodes
 
     return allowed
 

@@ -39,9 +39,9 @@ class Suggestions:
     def may_go(self, view: ClusterView) -> MayGo:
         """The nodes to which a running pod of the view may be moved now: none, or those of which,
         as of its own, all that the strategy needs was measured lately and without doubt."""
-        table = view.table
+        table, none = view.table, view.table.none()
         if self._why_not():
-            return lambda _: table.none()
+            return lambda _: none
         rescheduler = self._rescheduler
         why_unreliable = rescheduler.why_unreliable(view.for_another_thread())
         why_it_stays, now_s = rescheduler.why_it_stays(), rescheduler.now_unix_s() or 0.0
@@ -55,7 +55,7 @@ class Suggestions:
         def may_go(pod: Pod) -> Bools:
             stays = (pod.owner is not None and pod.owner.uid in failed) or why_it_stays(pod)
             if stays or pod.node_name is None:
-                return table.none()
+                return none
             own = pod.node_name
             return np.array([not why_unreliable(pod, own, name) for name in table.names], np.bool_)
 

@@ -47,7 +47,8 @@ class NoMoves:
 
     def may_go(self, view: ClusterView) -> MayGo:
         """No pod to any."""
-        return lambda _: view.table.none()
+        none = view.table.none()
+        return lambda _: none
 
     def have_moved(self, view: ClusterView, moves: Sequence[Move]) -> None:  # the port's
         """Nothing is moved."""

@@ -22,6 +22,7 @@ from leadline_controller.settings import Settings
 from leadline_controller.wiring import daemon
 
 from tests.attack.joining import decisions_over
+from tests.support.kubeconfig import KUBECONFIG
 from tests.support.memory_cluster import MemoryCluster
 
 MANY = 40
@@ -128,16 +129,6 @@ def hanging_file(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     monkeypatch.setattr(schema, "opened", hang)
     monkeypatch.setattr(recording, "_CLOSE_S", 0.1)
     return released
-
-
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{name: c, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
-users: [{name: u, user: {token: none}}]
-"""
 
 
 async def test_a_controller_stops_while_the_file_hangs(

@@ -1,6 +1,6 @@
 """Running pods move in a plan where that is worth what it costs within their lives."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import inf
@@ -30,6 +30,11 @@ from tests.controller.strategies.leadline.drawn import drawn, service, wanted
 from tests.support.examples import examples
 
 AWAY_MS = 1000 * 20.0**2 / (2 * 3600)  # for each request in a life of an hour
+
+
+def at_most(count: int) -> Callable[[Sequence[Move]], bool]:
+    """Whether there are no more moves than that."""
+    return lambda moves: len(moves) <= count
 
 
 def rule() -> Rule:
@@ -209,7 +214,7 @@ def test_where_not_all_moves_may_be_made_the_first_are() -> None:
     every = suggested_steps(found, running, rule())
     assert len(every) == 3
     for most in range(3):
-        part = suggested_steps(found, running, rule(), fits=lambda moves: len(moves) <= most)  # noqa: B023
+        part = suggested_steps(found, running, rule(), fits=at_most(most))
         assert part == every[:most]
 
 
