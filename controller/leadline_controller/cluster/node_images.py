@@ -314,11 +314,15 @@ class ImageState:
         list of the same registries. Full name -> for each pod that names it namespace/ and, for
         each of its pull secrets, namespace/name."""
         wanted: dict[str, set[str]] = {}
-        for pod in pods:
-            if pod.finished:
-                continue
-            named_by = {f"{pod.namespace}/{name}" for name in ("", *pod.pull_secrets)}
-            for image in (*pod.init_images, *pod.images):
+        # Once for all replicas: the lookup asks each second, and there may be thousands of pods.
+        alike = {
+            (pod.namespace, pod.pull_secrets, (*pod.init_images, *pod.images))
+            for pod in pods
+            if not pod.finished
+        }
+        for namespace, secrets, images in alike:
+            named_by = {f"{namespace}/{name}" for name in ("", *secrets)}
+            for image in images:
                 wanted.setdefault(full_name(image), set()).update(named_by)
         registries = {image.partition("/")[0] for image in wanted}
         for name, nodes in self._listed.items():
