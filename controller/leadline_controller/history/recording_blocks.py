@@ -26,23 +26,20 @@ from leadline_controller.framework.services import Service
 from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Counted,
     Decided,
     Entry,
     Learnt,
     Missed,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
-    Tested,
     Used,
 )
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
+from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested
 
 Item = TypeVar("Item")
 # The kinds of entries by their number in a block. New ones come last.

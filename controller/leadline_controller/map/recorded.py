@@ -21,16 +21,12 @@ from leadline_controller.history.log import PENDING, DecisionLog
 from leadline_controller.history.record import Change, DecisionRecord, bounded_text
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Decided,
     Entry,
     Learnt,
     Missed,
-    Pinged,
     Pulled,
-    Reported,
-    Tested,
 )
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.recording_export import File, file_of
@@ -55,7 +51,14 @@ from leadline_controller.scheduling.shadow import Shadow
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.series import FINE, Block
 from leadline_controller.telemetry.session import BrokerStatus
-from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import (
+    Born,
+    Pinged,
+    Reported,
+    TelemetryState,
+    Tested,
+    TimesToLive,
+)
 
 # As a controller: see `loops`, and Feed for the boards' states.
 _SAMPLE_EVERY_S, _LOOK_EVERY_S = 10.0, 60.0
@@ -238,16 +241,12 @@ class RecordedParts:
 
     def _measure(self, what: object) -> None:
         match what:
-            case Born(agent, stamp):
-                self.telemetry.birth(agent, stamp)
-            case Reported(node, stamp, reading):
-                self.telemetry.report(node, stamp, reading)
-                # What the broker says of agents is not recorded. One that reports is online.
-                self.telemetry.status(node, stamp.boot_id, stamp.session, online=True)
-            case Pinged(node, stamp, rounds):
-                self.telemetry.rtts(node, stamp, rounds)
-            case Tested(test):
-                self.telemetry.bandwidth(test)
+            case Born() | Reported() | Pinged() | Tested():
+                self.telemetry.take(what)
+                if isinstance(what, Reported):
+                    # What the broker says of agents is not recorded. One that reports is online.
+                    stamp = what.stamp
+                    self.telemetry.status(what.node, stamp.boot_id, stamp.session, online=True)
             case Pulled(pull):
                 if (mbps := self.state.images.observe(pull)) is not None:
                     self.telemetry.pulled(pull.node, mbps, self.clock.at_s)
