@@ -389,12 +389,8 @@ def _decoders() -> Iterator[tuple[type, Callable[[Raw], Recorded]]]:
 
 _SPECIAL: Mapping[type, Callable[[Raw], Recorded]] = {
     ports.Relisted: _relisted,
-    ports.ObjectChanged: lambda data: Changed(
-        ports.ObjectChanged(_object(_OF_OBJECT(data).object))
-    ),
-    ports.ObjectDeleted: lambda data: Changed(
-        ports.ObjectDeleted(_object(_OF_OBJECT(data).object))
-    ),
+    ports.ObjectChanged: lambda data: Changed(ports.ObjectChanged(_of_object(data))),
+    ports.ObjectDeleted: lambda data: Changed(ports.ObjectDeleted(_of_object(data))),
     Used: _used,
     Counted: _counted,
 }

@@ -89,7 +89,7 @@ from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
 from leadline_controller.traffic.graph import TrafficGraph
 from leadline_controller.wiring.recording import recording
-from leadline_controller.wiring.rules import scheduling_rule, shadow_strategies
+from leadline_controller.wiring.rules import scheduling_rule, strategy
 
 if TYPE_CHECKING:
     from leadline_controller.metrics.instruments import Instruments
@@ -389,7 +389,8 @@ class Controller:
         real = self.rule
         if isinstance(self.settings.preferences, float):  # in the unit of the real one's total
             real = replace(real, prefer=preferences.rule("on"))
-        strategies = shadow_strategies(settings)
+        given: Any = settings.options
+        strategies = [strategy(name, given.get(name, {})) for name in settings.strategies]
         return Shadow(strategies, real, self.history.put_shadows, now, settings.share)
 
     def _notifications(self) -> Notifications | None:
