@@ -39,7 +39,6 @@ from leadline_controller.history.recording_files import (
 from leadline_controller.history.store import HistorySettings, Store
 from leadline_controller.history.times import Moment
 from leadline_controller.inspect.nodes import NodeReader
-from leadline_controller.inspect.parts import NoCounts
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.map.feed import Recorded
 from leadline_controller.map.journal import PlacementJournal
@@ -59,6 +58,8 @@ from leadline_controller.telemetry.state import (
     Tested,
     TimesToLive,
 )
+from leadline_controller.telemetry.traffic import TrafficReports
+from leadline_controller.traffic.graph import TrafficGraph
 
 # As a controller: see `loops`, and Feed for the boards' states.
 _SAMPLE_EVERY_S, _LOOK_EVERY_S = 10.0, 60.0
@@ -106,7 +107,6 @@ class RecordedParts:
     shadow: Shadow | None = None
     advises = False
     leadership = SOLE_LEADER
-    traffic_graph = NoCounts()  # of it nothing is recorded
     # Which addresses the controller allowed is not recorded.
     address_policy = AddressPolicy((ip_network("0.0.0.0/0"), ip_network("::/0")))
 
@@ -120,6 +120,7 @@ class RecordedParts:
         self.missed = self.refused = 0  # entries that are missing, and that make no sense
         self.from_unix_s: float | None = None  # None before the first entry
         self._begin(Began(None, "", "", "unknown", {}, 0))
+        self.traffic_graph = TrafficGraph(TrafficReports())  # of it nothing is recorded
         self.journal = PlacementJournal(
             *(lambda: self.clock.unix_s, self.scheduler_name),
             most_moves=_MOST_MOVES,
