@@ -46,12 +46,6 @@ class Broker(Protocol):
         ...
 
 
-class Prober(Protocol):
-    """Says which addresses are probed."""
-
-    address_policy: AddressPolicy
-
-
 class Observed(Protocol):
     """What nodes, decisions and the map are read from: a running controller, or a recording. Read
     `state` and `decisions` only in the event loop."""
@@ -74,6 +68,8 @@ class Observed(Protocol):
     scheduler_name: str
     # Whether it serves kube-scheduler's extender calls.
     advises: bool
+    # Which addresses are probed.
+    address_policy: AddressPolicy
     # Who talks to whom.
     traffic_graph: TrafficGraph
 
@@ -85,11 +81,6 @@ class Observed(Protocol):
     @property
     def leadership(self) -> Leadership:
         """Whether it leads."""
-        ...
-
-    @property
-    def probe_scheduler(self) -> Prober:
-        """Measures the network."""
         ...
 
     @property

@@ -128,13 +128,8 @@ class RecordedParts:
         )
 
     @property
-    def probe_scheduler(self) -> "RecordedParts":
-        """As far as nodes are read from it."""
-        return self
-
-    @property
     def session(self) -> "RecordedParts":
-        """The same."""
+        """As far as nodes are read from it."""
         return self
 
     def status(self) -> BrokerStatus:

@@ -138,12 +138,12 @@ class Controller:
         self.settings, self.cluster, self.leadership = settings, cluster, leadership
         self.unfenced = unfenced or cluster
         self.rule = rule or scheduling_rule(settings)
-        self.keeps_strategy = not settings.strategy
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
         self.heartbeats, self.api_server = heartbeats or Heartbeats(time.monotonic), api_server
         self.cluster_name, self.scheduler_name = settings.cluster, settings.scheduler_name
-        self.advises = settings.extender is not None
+        self.advises, self.keeps_strategy = settings.extender is not None, not settings.strategy
+        self.address_policy = AddressPolicy(settings.networks)
         self.certificates: Sequence[CertificateFile] = list(_certificates(settings, login))
         self.unserved: dict[str, Unserved] = {}
         self.instruments = None if settings.metrics is None else _instruments()
@@ -221,7 +221,7 @@ class Controller:
                 budget,
                 settings.uplinks,
                 anchors=settings.anchors,
-                address_policy=AddressPolicy(settings.networks),
+                address_policy=self.address_policy,
             ),
             self.nodes,
             self.state.bandwidth_requested_mbps,

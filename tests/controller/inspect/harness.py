@@ -112,9 +112,8 @@ class FakeParts:
         self.heartbeats: Any = SimpleNamespace(late=lambda: list(self.stuck))
         self.image_lookup: Any = SimpleNamespace(statuses=lambda: harness.registries)
         nobody = SimpleNamespace(refusal=lambda _address, _node: None)
-        self.probe_scheduler: Any = SimpleNamespace(
-            budget=lambda _now_s: harness.budget, address_policy=self.address_policy or nobody
-        )
+        self.address_policy = self.address_policy or nobody
+        self.probe_scheduler: Any = SimpleNamespace(budget=lambda _now_s: harness.budget)
         if self.rescheduler is None:
             step = DecisionStep(self.state, self.telemetry, self.decisions, self.rule, self.clock)
             self.rescheduler = Rescheduler(
