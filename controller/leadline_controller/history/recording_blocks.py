@@ -376,17 +376,6 @@ def _changed(decode: Callable[[Raw], Any], data: Raw) -> Changed:
     return Changed(decode(data))
 
 
-def _decoders() -> Iterator[tuple[type, Callable[[Raw], Recorded]]]:
-    for kind in _KINDS:
-        decode = _decoder(kind) if kind not in _SPECIAL else None
-        if decode is None:
-            yield kind, _SPECIAL[kind]
-        elif kind in _OF_CHANGES:
-            yield kind, partial(_changed, decode)
-        else:
-            yield kind, decode
-
-
 _SPECIAL: Mapping[type, Callable[[Raw], Recorded]] = {
     ports.Relisted: _relisted,
     ports.ObjectChanged: lambda data: Changed(ports.ObjectChanged(_of_object(data))),
@@ -394,4 +383,8 @@ _SPECIAL: Mapping[type, Callable[[Raw], Recorded]] = {
     Used: _used,
     Counted: _counted,
 }
-_DECODERS = dict(_decoders())
+_DECODERS: Mapping[type, Callable[[Raw], Recorded]] = {
+    kind: _SPECIAL.get(kind)
+    or (partial(_changed, _decoder(kind)) if kind in _OF_CHANGES else _decoder(kind))
+    for kind in _KINDS
+}
