@@ -8,7 +8,6 @@ import ipaddress
 import os
 import re
 import socket
-import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline_agent.lease import is_unicast
-from leadline_agent.text import one_line
+from leadline_agent.text import one_line, read_file
 
 MAX_FILE_BYTES, MAX_LINE = 64 * 1024, 1000
 DEFAULT_PATH = Path("/etc/leadline/agent.toml")
@@ -166,7 +165,8 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
 
 def _from_file(path: Path, *, may_be_absent: bool) -> dict[str, object]:
     try:
-        text = _read(path)
+        # Editors of Windows begin with a byte order mark.
+        text = read_file(path, MAX_FILE_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         if may_be_absent:
             return {}
@@ -175,6 +175,8 @@ def _from_file(path: Path, *, may_be_absent: bool) -> dict[str, object]:
         raise ConfigError(f"{path}: {error.strerror}; the agent must be able to read it") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected TOML: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     # The time of the TOML parser grows with the square of the length of a key.
     if any(len(line) > MAX_LINE for line in text.splitlines()):
         raise ConfigError(f"{path}: expected lines of at most {MAX_LINE} characters")
@@ -182,22 +184,6 @@ def _from_file(path: Path, *, may_be_absent: bool) -> dict[str, object]:
         return _flatten(tomllib.loads(text))
     except (ValueError, RecursionError) as error:  # some numbers and depths raise these
         raise ConfigError(f"{path}: expected TOML: {error}") from None
-
-
-def _read(path: Path) -> str:
-    """The file's text. Raises OSError, UnicodeDecodeError, ConfigError."""
-    # Opening a pipe must not block.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ConfigError(f"{path}: expected a regular file")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    finally:
-        os.close(fd)
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}: expected at most {MAX_FILE_BYTES} bytes")
-    return data.decode("utf-8-sig")  # editors of Windows begin with a byte order mark
 
 
 def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:

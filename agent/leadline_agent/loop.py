@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from leadline_wire.sd_notify import Notifier
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent import __version__, textfile
@@ -24,7 +25,6 @@ from leadline_agent.collectors.load import LoadReader, load_of
 from leadline_agent.config import ConfigError, Settings
 from leadline_agent.jumps import WATCH_S, JumpDetector
 from leadline_agent.lease import BandwidthLease, Result
-from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
 from leadline_agent.publish.connection import Endpoint, Event, MessageReceived
 from leadline_agent.publish.session import Session, StateError

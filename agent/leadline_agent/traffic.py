@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import socket
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from leadline_wire import codec
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms
-from leadline_agent.text import one_line
+from leadline_agent.text import one_line, read_file
 
 LOG = logging.getLogger(__name__)
 MAX_FILE_BYTES = 64 * 1024  # 64 flows of IPv6 are 14 kB
@@ -75,14 +74,7 @@ def report_of(table: dict[str, Any], ended_ms: int) -> pb.TrafficReport:
 
 def _table(path: Path) -> dict[str, Any]:
     """The file's content. Raises OSError, ValueError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError("expected a regular file")
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"expected at most {MAX_FILE_BYTES} bytes")
-    found = json.loads(data)
+    found = json.loads(read_file(path, MAX_FILE_BYTES, os.O_NOFOLLOW))
     if not isinstance(found, dict) or found.get("version") != 1:
         raise ValueError("expected version 1 of leadline-flows' file")
     return found

@@ -6,7 +6,8 @@ Agents and clients decide what fails and how often, so they must not be able to 
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _FORMAT = "%(levelname)s %(name)s: %(message)s"
 _LONGEST = 2000
@@ -78,6 +79,15 @@ class ErrorLog:
     def succeeded(self) -> None:
         """Log the next error, also if it is the same."""
         self.last = ""
+
+    @contextmanager
+    def logged(self, message: str, *args: object) -> Iterator[None]:
+        """Runs a turn of the work, whose error ends neither the work nor goes beyond the log."""
+        try:
+            yield
+            self.succeeded()
+        except Exception as error:  # noqa: BLE001  # the next turn may succeed
+            self.failed(error, message, *args)
 
 
 def set_up(level: int = logging.INFO) -> None:

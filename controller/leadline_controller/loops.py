@@ -71,7 +71,7 @@ async def measure(
         if session_runs():
             heartbeat()
         leads, now_s = leadership.leads(), clock.now_s()
-        try:
+        with errors.logged("probing the network failed, trying again: %s"):
             check()
             found = nodes()
             fetch(telemetry.set_members(None if found is None else found.keys(), now_s))
@@ -82,9 +82,6 @@ async def measure(
                 probe_scheduler.tick(now_s)
             else:
                 probe_scheduler.tick_as_standby(now_s)
-            errors.succeeded()
-        except Exception as error:  # noqa: BLE001  # any error is logged once
-            errors.failed(error, "probing the network failed, trying again: %s")
         await clock.sleep(_PROBE_TICK_S)
 
 
@@ -94,11 +91,8 @@ async def estimate(telemetry: TelemetryState, clock: Clock) -> None:
     errors = ErrorLog(log)
     while True:
         start_s = clock.now_s()
-        try:
+        with errors.logged("estimating round trips failed, trying again: %s"):
             await asyncio.to_thread(telemetry.estimate_rtts, start_s)
-            errors.succeeded()
-        except Exception as error:  # noqa: BLE001  # measured values still count
-            errors.failed(error, "estimating round trips failed, trying again: %s")
         took_s = clock.now_s() - start_s
         await clock.sleep(max(_ESTIMATE_EVERY_S, 20 * took_s))
 
@@ -117,14 +111,11 @@ async def sample(
         while True:
             now = decisions.now()
             unix_s = now.unix_s(now)
-            try:
+            with errors.logged("keeping the history failed, trying again: %s"):
                 if unix_s is not None:  # a clock that was never set dates nothing
                     blocks = await asyncio.to_thread(sampler.sample, clock.now_s(), unix_s)
                     if leadership.leads():
                         history.put_series(blocks)
-                errors.succeeded()
-            except Exception as error:  # noqa: BLE001  # any error is logged once
-                errors.failed(error, "keeping the history failed, trying again: %s")
             await clock.sleep(_SAMPLE_EVERY_S)
     finally:
         if leadership.leads():
@@ -136,11 +127,8 @@ async def learn_use(state: ClusterState, telemetry: TelemetryState, clock: Clock
     cancelled. A decision that comes between does the same."""
     errors = ErrorLog(log)
     while True:
-        try:
+        with errors.logged("learning what pods use failed, trying again: %s"):
             state.look(telemetry, clock.now_s())
-            errors.succeeded()
-        except Exception as error:  # noqa: BLE001  # any error is logged once
-            errors.failed(error, "learning what pods use failed, trying again: %s")
         # At whole seconds, so that a replay of what was recorded looks at the same times.
         await clock.sleep(_LEARN_EVERY_S - clock.now_s() % _LEARN_EVERY_S)
 
@@ -167,7 +155,7 @@ async def follow_traffic(
     try:
         while True:
             start_s = clock.now_s()
-            try:
+            with errors.logged("joining the boards' traffic failed, trying again: %s"):
                 if state.listed and not graph.is_idle():
                     pods, nodes = [pod for pod, _ in state.pods()], dict(state.nodes())
                     await asyncio.to_thread(graph.update, pods, nodes, start_s)
@@ -178,9 +166,6 @@ async def follow_traffic(
                     if is_due and graph.reports > stored and leadership.leads():
                         stored_s, stored = start_s, graph.reports
                         history.put_traffic(await asyncio.to_thread(graph.document, start_s))
-                errors.succeeded()
-            except Exception as error:  # noqa: BLE001  # any error is logged once
-                errors.failed(error, "joining the boards' traffic failed, trying again: %s")
             await clock.sleep(max(_TRAFFIC_EVERY_S, 20 * (clock.now_s() - start_s)))
     finally:
         if graph.reports > stored and leadership.leads():
@@ -197,11 +182,8 @@ async def publish(
     errors = ErrorLog(log)
     try:
         while True:
-            try:
+            with errors.logged("publishing states failed, trying again: %s"):
                 publisher.tick(clock.now_s(), acts=leadership.leads() and is_connected())
-                errors.succeeded()
-            except Exception as error:  # noqa: BLE001  # any error is logged once
-                errors.failed(error, "publishing states failed, trying again: %s")
             await clock.sleep(_PUBLISH_TICK_S)
     finally:
         publisher.stop()
@@ -251,14 +233,11 @@ async def follow_pulls(
     errors = ErrorLog(log)
     async with aclosing(pulls) as reported:
         async for pull in reported:
-            try:
+            with errors.logged("a pull on node %s is not counted: %s", pull.node):
                 tell(pull)
                 mbps = images.observe(pull)
                 if mbps is not None:
                     telemetry.pulled(pull.node, mbps, clock.now_s())
-                errors.succeeded()
-            except Exception as error:  # noqa: BLE001  # the next pull may be better
-                errors.failed(error, "a pull on node %s is not counted: %s", pull.node)
 
 
 async def follow_usage(

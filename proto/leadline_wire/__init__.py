@@ -1,1 +1,2 @@
-"""What Leadline's parts say to each other: schema, topics and encoding."""
+"""What Leadline's parts say to each other: schema, topics and encoding;
+and what both daemons say to systemd."""

@@ -20,10 +20,10 @@ from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
 from leadline_agent.jumps import WATCH_S, Load
 from leadline_agent.lease import BandwidthLease, Peer, Result
 from leadline_agent.loop import LEAST_RATE_S, MAX_WAITING, Agent, InboxItem, PeriodicTimer
-from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
 from leadline_agent.publish.connection import Endpoint, MessageReceived
 from leadline_agent.publish.session import Session
+from leadline_wire.sd_notify import Notifier
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.certificates import Authority, Certificate

@@ -114,3 +114,16 @@ def test_an_error_is_logged_once_until_another_comes_or_the_work_succeeds(
         ("WARNING", "step 1 failed: OSError('refused')"),
         ("WARNING", "step 2 failed: OSError('refused')"),
     ]
+
+
+def test_a_turn_that_fails_is_logged_once_and_the_work_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    errors, done = ErrorLog(logging.getLogger("work")), []
+    for divisor in (0, 0, 1, 0):
+        with errors.logged("turn of %s failed: %s", "it"):
+            done.append(1 / divisor)
+    assert done == [1.0]
+    assert [each.getMessage() for each in caplog.records] == [
+        "turn of it failed: ZeroDivisionError('division by zero')"
+    ] * 2

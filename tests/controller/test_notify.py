@@ -1,13 +1,13 @@
 """What systemd hears of the controller, over a real socket."""
 
 import asyncio
-import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leadline_controller.notify import LATE_S, Heartbeats, Notifier, feed
+from leadline_controller.notify import LATE_S, Heartbeats, feed
+from leadline_wire.sd_notify import Notifier
 
 
 @pytest.fixture
@@ -19,45 +19,8 @@ def systemd(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
         yield receiver, path
 
 
-def test_each_state_is_one_datagram(systemd: tuple[socket.socket, str]) -> None:
-    receiver, path = systemd
-    notifier = Notifier({"NOTIFY_SOCKET": path})
-    states = ["READY=1", "WATCHDOG=1", "STOPPING=1"]
-    for state in states:
-        notifier.send(state)
-    assert [receiver.recv(100).decode() for _ in range(3)] == states
-
-
-def test_an_abstract_socket_is_understood() -> None:
-    name = f"leadline-controller-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
-        receiver.bind("\0" + name)
-        receiver.settimeout(5)
-        Notifier({"NOTIFY_SOCKET": "@" + name}).send("READY=1")
-        assert receiver.recv(100) == b"READY=1"
-
-
-@pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
-async def test_without_systemd_nothing_happens(environ: Mapping[str, str]) -> None:
-    notifier = Notifier(environ)
-    notifier.send("READY=1")
-    assert notifier.watchdog_s is None
-    await asyncio.wait_for(feed(notifier, Heartbeats(lambda: 0.0)), 90)
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({"WATCHDOG_USEC": "60000000"}, 60.0),
-        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid())}, 60.0),
-        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "1"}, None),
-        ({"WATCHDOG_USEC": "soon"}, None),
-    ],
-)
-def test_the_watchdog_is_used_if_it_is_for_this_process(
-    environ: Mapping[str, str], expected: float | None
-) -> None:
-    assert Notifier(environ).watchdog_s == expected
+async def test_without_a_watchdog_nothing_is_fed() -> None:
+    await asyncio.wait_for(feed(Notifier({}), Heartbeats(lambda: 0.0)), 90)
 
 
 def test_a_loop_without_a_recent_heartbeat_is_late() -> None:

@@ -26,19 +26,15 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
 from leadline_controller.framework.view import METRICS, ClusterView
-from leadline_controller.history import recorded as recorded_module
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Counted,
     Decided,
     Entry,
     Learnt,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
     Used,
 )
 from leadline_controller.history.recording_blocks import encode_block
@@ -47,11 +43,18 @@ from leadline_controller.history.recording_ring import RecordingSettings
 from leadline_controller.kube.convert import Converter
 from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.settings import Settings
+from leadline_controller.telemetry import state as telemetry_state
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, TelemetryState
+from leadline_controller.telemetry.state import (
+    Agent,
+    Born,
+    Pinged,
+    Reported,
+    TelemetryState,
+)
 from leadline_controller.wiring import Controller
 
 from tests.support.manual_clock import ManualClock
@@ -103,14 +106,8 @@ def feed(told: list[Entry]) -> tuple[ClusterState, TelemetryState]:
         match what:
             case Changed(change):
                 state.apply(change)
-            case Born(agent, stamp):
-                telemetry.birth(agent, stamp)
-            case Reported(node, stamp, reading):
-                telemetry.report(node, stamp, reading)
-            case Pinged(node, stamp, rounds):
-                telemetry.rtts(node, stamp, rounds)
-            case recorded_module.Tested(test):
-                telemetry.bandwidth(test)
+            case Born() | Reported() | Pinged() | telemetry_state.Tested():
+                telemetry.take(what)
             case _:
                 learn(state, what)
     return state, telemetry
@@ -261,7 +258,6 @@ async def test_pulls_use_and_profiles_are_recorded(tmp_path: Path) -> None:
 async def test_nothing_is_recorded_by_default(tmp_path: Path) -> None:
     controller = Controller(Settings(), MemoryCluster())
     assert controller.recording is None
-    assert controller.telemetry.observer is None
     controller._record(Decided("u", "d/p", None))
 
 

@@ -46,7 +46,7 @@ def ours_of(case: Object, state: ClusterState) -> tuple[Choice, set[str]]:
         for each, node in state.pods()
         if node is not None and node in view.table.index and not each.finished
     ]
-    budgets = state.budgets() or []
+    budgets = state.objects.budgets() or []
     found = find_candidates(
         view, pod, Rule(KubeDefault(), FILTERS, Random(1)), results, placed, budgets
     )

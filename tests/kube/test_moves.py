@@ -126,7 +126,7 @@ async def test_a_disruption_budget_is_respected(place: Town, plane: ControlPlane
         await here.knows(place, ["n1"])
         await until(lambda: place.api.get(budget)["status"].get("currentHealthy") == 1)
         here.likes[place.node(2)] = 10.0
-        await until(lambda: here.controller.state.budgets())
+        await until(lambda: here.controller.state.objects.budgets())
 
         plan = await here.rescheduler.plan()
 

@@ -10,18 +10,14 @@ from leadline_controller.framework.options import value_text, values_of
 from leadline_controller.history.record import DecisionRecord
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Decided,
     Entry,
     Learnt,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
-    Tested,
 )
-from leadline_controller.telemetry.state import TimesToLive
+from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested, TimesToLive
 from leadline_controller.wiring.controller import Controller
 
 

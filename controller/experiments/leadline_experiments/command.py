@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from leadline_controller.cli.errors import BadInput, Failed
-from leadline_controller.cli.output import Format, clean, emit, progress
+from leadline_controller.cli.output import Format, check_writable, clean, emit, progress
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.strategies import STRATEGIES
 
@@ -60,7 +60,7 @@ def experiment(
     """Run a paper's experiment again, or all of them, and print the paper's values, ours and
     the difference; then what the paper claims, and whether it came out."""
     if folder is not None:
-        _check_writable(folder)
+        check_writable("--plot", folder)
     try:
         results = _run(name, seed, joining)
     except PluginError as error:
@@ -84,17 +84,6 @@ def _run(name: str, seed: int, joining: str | None) -> list[Result]:
             return run_all(EXPERIMENTS, seed, report, strategy=joining)
     with progress(f"running {name}") as report:
         return [run(EXPERIMENTS[name], seed, report, joining)]
-
-
-def _check_writable(folder: Path) -> None:
-    """Check before the experiments run, as they may take minutes."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".leadline"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise BadInput(f"--plot {folder}: {error.strerror}: give a folder to write to") from None
 
 
 def _plot(results: Sequence[Result], folder: Path) -> None:

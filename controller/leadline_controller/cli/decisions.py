@@ -1,7 +1,7 @@
 """Decisions as plain data for JSON and YAML, and as tables: one line each, or everything about
 one. An explanation has the shape of a decision in the output of `leadline score`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -221,7 +221,9 @@ def _score_list(response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore])
     rows = (
         (
             "*" if score.node == response.placement.node else "",
-            *(score.node, human.number(optional(score, "total")), _in_one_cell(score.parts)),
+            score.node,
+            human.number(optional(score, "total")),
+            ", ".join(f"{name} {human.number(x)}" for name, x in sorted(score.parts.items())),
         )
         for score in scores
     )
@@ -253,10 +255,6 @@ def _with_assumed(score: pb.NodeScore, name: str) -> str:
 
 def _headers(names: Iterable[str]) -> list[str]:
     return [name.replace("_per_s", "/s").replace("_", "\n") for name in names]
-
-
-def _in_one_cell(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {human.number(value)}" for name, value in sorted(values.items()))
 
 
 def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[RenderableType]:

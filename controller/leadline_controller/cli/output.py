@@ -7,9 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from leadline_controller.cli.errors import BadInput
 
 if TYPE_CHECKING:  # rich takes long to import, and JSON needs none of it
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -133,6 +136,18 @@ def stream(
 
 def _json(data: object) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def check_writable(option: str, folder: Path) -> None:
+    """Make the folder, and raise BadInput if it cannot be written: before work that takes
+    minutes. option: that names it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".leadline"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise BadInput(f"{option} {folder}: {error.strerror}: give a place to write to") from None
 
 
 def show(*renderables: "RenderableType") -> None:

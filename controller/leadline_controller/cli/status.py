@@ -59,15 +59,10 @@ def overview(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[Renderable
     ]
     yield table(("", ""), rows)
     yield Text()
-    yield from problem_lines(status.problems)
-    yield _verdict(status)
-
-
-def problem_lines(problems: Sequence[pb.Problem]) -> Iterator[Text]:
-    """A line for each problem: how bad, where, what, and what to do."""
-    for each in problems:
+    for each in status.problems:
         text = f"{each.severity}: {each.where}: {each.what}; {each.remedy}"
         yield cell(text, _STYLE.get(each.severity, ""))
+    yield _verdict(status)
 
 
 def diagnosis(status: pb.GetStatusResponse, *, wide: bool) -> Iterator[RenderableType]:

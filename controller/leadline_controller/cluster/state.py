@@ -21,10 +21,6 @@ from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.service_profiles import ServiceProfiles
 from leadline_controller.framework import queueing_hints
 from leadline_controller.framework.cluster_objects import (
-    Claim,
-    DisruptionBudget,
-    NamespaceLabels,
-    Volume,
     VolumePlan,
 )
 from leadline_controller.framework.model import NODE_PEER, PODS, Node, Pod
@@ -59,7 +55,8 @@ _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.B
 
 class ClusterState:
     """Nodes, pods, and the objects that pods use. Used by one thread. images: what the nodes have
-    of the pods' images. recent: the pods that the boards' reports do not contain yet.
+    of the pods' images. recent: the pods that the boards' reports do not contain yet. objects:
+    namespaces and storage. reservations, nominations: the room that is kept for pods.
 
     assumes_load: whether strategies see more than was measured, namely with what the recent pods
     are expected to use. unix_offset_s: from the clock of the decisions to the wall clock, None
@@ -88,9 +85,9 @@ class ClusterState:
         self._placed_by_uid: dict[str, tuple[str, Mapping[str, int]]] = {}
         self._placed_in_run = np.zeros(0, dtype=np.int64)
         self._charged_in_run: dict[str, Ints] = {}
-        self._objects = ObjectState()
-        self._reservations = Reservations()
-        self._nominations = Nominations()
+        self.objects = ObjectState()
+        self.reservations = Reservations()
+        self.nominations = Nominations()
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was built
@@ -141,88 +138,52 @@ class ClusterState:
     def has_maker(self, pod: Pod) -> bool:
         """Whether a controller or a Service as last seen is for pods like this one, which may be
         gone."""
-        return bool(self._objects.pod_selectors.of(pod))
+        return bool(self.objects.pod_selectors.of(pod))
 
     def profiled(self, pod: Pod) -> Pod:
         """A pod that the watch has not shown, with its service's profile."""
         return self._profiles.applied(pod)
 
-    def claim(self, key: str) -> Claim | None:
-        """The claim of this namespace/name, as last seen."""
-        return self._objects.claim(key)
-
-    def volume(self, name: str) -> Volume | None:
-        """The volume of this name, as last seen."""
-        return self._objects.volume(name)
-
-    def namespace(self, name: str) -> NamespaceLabels | None:
-        """The namespace of this name, as last seen."""
-        return self._objects.namespace(name)
-
     def shown(self) -> Relisted:
         """The whole cluster as last seen."""
-        objects = tuple(self._objects.all())
+        objects = tuple(self.objects.all())
         return Relisted(tuple(self._nodes.values()), tuple(self._pods.values()), objects)
-
-    def budgets(self) -> list[DisruptionBudget] | None:
-        """The disruption budgets as last seen; None if Leadline may not read them."""
-        return self._objects.budgets()
 
     def reserve(self, reservation: Reservation, taker: Pod | None = None) -> None:
         """Keep room for a pod, in every view for another pod, until `unreserve`. taker: the pod
         that was placed in it already."""
-        self._reservations.put(reservation)
+        self.reservations.put(reservation)
         if taker is not None:
-            self._reservations.placed(taker)
+            self.reservations.placed(taker)
 
     def unreserve(self, uid: str) -> ClusterEvent:
         """Keep the room for the pod with this uid no longer. Returns the events that may make
         other pods schedulable."""
-        self._reservations.remove(uid)
+        self.reservations.remove(uid)
         return _ROOM
 
     def unreserve_own(self, uid: str) -> ClusterEvent:
         """Keep no room for this pending pod any more: it is placed, or fits nowhere. Returns the
         events that may make other pods schedulable."""
-        return _ROOM if self._reservations.remove_own(uid) else NO_EVENT
-
-    def reservation_of(self, pod: Pod) -> Reservation | None:
-        """The room that is kept for this pending pod."""
-        return self._reservations.of(pod)
+        return _ROOM if self.reservations.remove_own(uid) else NO_EVENT
 
     def replacement_of(self, uid: str) -> Pod | None:
         """The pod that was placed in the room kept for the moved pod with this uid."""
-        taken = self._reservations.taken_by(uid)
+        taken = self.reservations.taken_by(uid)
         return None if taken is None else self._pods.get(taken)
-
-    def is_moving(self, uid: str) -> bool:
-        """Whether room is kept for what replaces the pod with this uid."""
-        return self._reservations.is_moving(uid)
-
-    def replaced_by(self, uid: str) -> Pod | None:
-        """The moved pod, as it was before, in whose room the pod with this uid was placed."""
-        return self._reservations.replaced_by(uid)
 
     def nominate(self, uid: str, node: str | None) -> ClusterEvent:
         """Keep room on a node for a pending pod, from pods of at most its priority; None for no
         room any more. Returns the events that may make other pods schedulable."""
-        before = self._nominations.of(uid)
-        self._nominations.make(uid, node)
+        before = self.nominations.of(uid)
+        self.nominations.make(uid, node)
         return NO_EVENT if before in (None, node) else _ROOM | ClusterEvent.ASSIGNED_PODS
-
-    def withdraw_nomination(self, uid: str) -> None:
-        """The nomination by `nominate` was not written: the one that the watch shows counts."""
-        self._nominations.withdraw(uid)
-
-    def nominated_node(self, uid: str) -> str | None:
-        """The node for which this pending pod is nominated."""
-        return self._nominations.of(uid)
 
     def nominated(self) -> list[tuple[Pod, str]]:
         """The pending pods that are nominated for a node and not assumed on one, each with it."""
         return [
             (pod, node)
-            for uid, node in self._nominations
+            for uid, node in self.nominations
             if uid not in self._assumed and (pod := self._pods.get(uid)) is not None
         ]
 
@@ -250,9 +211,9 @@ class ClusterState:
                 self._stale = True
                 self._table = NodeTable(())  # so that `table` counts all pods again
                 self._occupancy = Occupancy(self._table, self._occupancy)
-                self._objects.replace_all(objects)
-                self._reservations.keep_own(self._pods)
-                self._nominations.observe_all(pods)
+                self.objects.replace_all(objects)
+                self.reservations.keep_own(self._pods)
+                self.nominations.observe_all(pods)
                 return ANY_EVENT
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
@@ -272,17 +233,17 @@ class ClusterState:
                 counted = self._counted(pod.uid)
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
-                self._objects.forget(pod.uid)
-                had_room = self._nominations.of(pod.uid) is not None
-                self._nominations.forget(pod.uid)
-                had_room |= self._reservations.remove_own(pod.uid)
+                self.objects.forget(pod.uid)
+                had_room = self.nominations.of(pod.uid) is not None
+                self.nominations.forget(pod.uid)
+                had_room |= self.reservations.remove_own(pod.uid)
                 kept = _ROOM if had_room else NO_EVENT
                 return kept | (queueing_hints.pod_removed(counted) if counted else NO_EVENT)
             case ObjectChanged(found):
-                changed = self._objects.put(found)
+                changed = self.objects.put(found)
                 return queueing_hints.object_changed(found) if changed else NO_EVENT
             case ObjectDeleted(found):
-                known = self._objects.remove(found)
+                known = self.objects.remove(found)
                 return queueing_hints.object_changed(found) if known else NO_EVENT
 
     def assume(
@@ -297,7 +258,7 @@ class ClusterState:
         if not self._is_free(pod.uid):
             return
         known = self._pods[pod.uid]
-        self._reservations.placed(known)
+        self.reservations.placed(known)
         self._count_out(known)
         self._assumed[pod.uid] = node
         self.recent.put(known, node)
@@ -305,7 +266,7 @@ class ClusterState:
         self._leave_run(pod.uid)
         self._join_run(pod.uid, node, beyond_requests(pod, charge))
         if volumes is not None:
-            self._objects.assume(pod.uid, volumes)
+            self.objects.assume(pod.uid, volumes)
 
     def forget(self, pod: Pod) -> ClusterEvent:
         """End an assumption after a failed binding: the pod is where the watch shows it. Returns
@@ -313,12 +274,12 @@ class ClusterState:
         counted, known = self._counted(pod.uid), self._pods.get(pod.uid)
         if known is not None and known.node_name is None:
             self._count_out(known)
-            self._objects.forget(pod.uid)
+            self.objects.forget(pod.uid)
             if (node := self._assumed.get(pod.uid)) is not None:
                 self.recent.end(known, node)
         self._assumed.pop(pod.uid, None)
         if known is None or known.node_name is None:
-            self._reservations.withdrawn(pod.uid)
+            self.reservations.withdrawn(pod.uid)
         self._leave_run(pod.uid)
         left = counted is not None and self._counted(pod.uid) is None
         return queueing_hints.pod_removed(counted) if counted and left else NO_EVENT
@@ -368,11 +329,7 @@ class ClusterState:
     def view(self, telemetry: TelemetryState, now_s: float, pod: Pod | None = None) -> ClusterView:
         """The cluster for a decision at `now_s`; a copy. Room that is reserved counts as used,
         except what is kept for `pod`."""
-        return self._reservations.apply(self.unreserved_view(telemetry, now_s), pod)
-
-    def reservations(self) -> tuple[Reservation, ...]:
-        """The rooms that are kept now and that no pod was placed in."""
-        return self._reservations.free()
+        return self.reservations.apply(self.unreserved_view(telemetry, now_s), pod)
 
     def unreserved_view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
         """As `view`, but room that is reserved does not count."""
@@ -398,9 +355,9 @@ class ClusterState:
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
             callers=counted.callers(),
-            namespaces=self._objects.namespaces,
-            pod_selectors=self._objects.pod_selectors,
-            storage=self._objects.storage(),
+            namespaces=self.objects.namespaces,
+            pod_selectors=self.objects.pod_selectors,
+            storage=self.objects.storage(),
             images=self.images.table(table),
             traffic=self._traffic,
             nominated=tuple(
@@ -416,11 +373,11 @@ class ClusterState:
     def _relist_reservations(self, pods: Iterable[Pod]) -> None:
         before, now = self._pods, {pod.uid: pod for pod in pods}
         for uid in before.keys() - now.keys():
-            self._reservations.withdrawn(uid)
+            self.reservations.withdrawn(uid)
         for uid, pod in now.items():
             known = before.get(uid)
             if pod.node_name is not None and (known is None or known.node_name is None):
-                self._reservations.placed(pod)
+                self.reservations.placed(pod)
 
     def _counted(self, uid: str) -> Pod | None:
         """The pod, if it uses resources of a node."""
@@ -430,8 +387,8 @@ class ClusterState:
         return pod
 
     def _pod_changed(self, pod: Pod) -> ClusterEvent:
-        kept_on = self._nominations.of(pod.uid)
-        self._nominations.observe(pod)
+        kept_on = self.nominations.of(pod.uid)
+        self.nominations.observe(pod)
         before, shown = self._counted(pod.uid), self._pods.get(pod.uid)
         node = self._node_of(before) if before else None
         self._replace(pod.uid, pod)
@@ -441,7 +398,7 @@ class ClusterState:
             event = queueing_hints.pod_changed(before, after)
         elif before:
             event = queueing_hints.pod_removed(before)
-        if kept_on not in (None, self._nominations.of(pod.uid), pod.node_name):
+        if kept_on not in (None, self.nominations.of(pod.uid), pod.node_name):
             event |= _ROOM
         # An assumption is no event yet: the binding may still fail.
         if after and after.node_name != (shown.node_name if shown else None):
@@ -476,7 +433,7 @@ class ClusterState:
             self._count_out(before)
         if pod is None:
             if before is not None:
-                self._reservations.withdrawn(uid)
+                self.reservations.withdrawn(uid)
             self._leave_run(uid)
             self._tell_recent(before, was_on, None)
             return
@@ -504,9 +461,9 @@ class ClusterState:
         """The watch shows a pod on this node: an assumption has ended, or another scheduler has
         placed the pod."""
         if before is None or before.node_name is None:
-            self._reservations.placed(pod)
+            self.reservations.placed(pod)
         if self._assumed.pop(pod.uid, None) not in (None, node):
-            self._objects.forget(pod.uid)
+            self.objects.forget(pod.uid)
         placed = self._placed_by_uid.get(pod.uid)
         if placed is not None and placed[0] != node:
             # What it is charged there is not known.

@@ -25,7 +25,7 @@ from leadline_controller.extender.service import (
     ExtenderError,
     ExtenderService,
 )
-from leadline_controller.serve.http_server import HttpServer, send
+from leadline_controller.serve.http_server import HttpLimits, HttpServer, send
 from leadline_controller.serve.settings import ExtenderSettings
 
 log = logging.getLogger(__name__)
@@ -39,19 +39,16 @@ _NO_BIND = "binding is off; set bind = true in [extender], beside certificates i
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(HttpLimits):
     """What the server bears of its clients."""
 
     answer_s: float = 4.0  # to receive and answer a request; kube-scheduler waits 5 s
-    head_s: float = 5.0  # from a new connection to the head of its first request
-    # Between two requests, longer than the 90 s of Go, so that Go closes the connection first.
-    idle_s: float = 120.0
     body_bytes: int = 32 * 1024 * 1024  # of one request, enough for 5,000 nodes of 6.5 kB
     # A larger body is parsed in a thread, one at a time; so many as large_at_once are received.
     large_bytes: int = 128 * 1024
     large_at_once: int = 2
-    connections: int = 64  # at once, and as many again without a request yet
-    peer_connections: int = 32  # from one address, except this machine's
+    connections: int = 64
+    peer_connections: int = 32
 
 
 class ExtenderServer:
@@ -72,14 +69,7 @@ class ExtenderServer:
         self._received = asyncio.Semaphore(limits.large_at_once)
         self._large = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "extender")
-        self._server = HttpServer(
-            "extender",
-            settings,
-            connections=limits.connections,
-            peer_connections=limits.peer_connections,
-            head_s=limits.head_s,
-            idle_s=limits.idle_s,
-        )
+        self._server = HttpServer("extender", settings, limits)
         self._last: protocol.ReadPod | None = None
 
     async def start(self) -> str:

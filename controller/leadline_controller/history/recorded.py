@@ -12,11 +12,7 @@ from leadline_controller.framework.model import Layer
 from leadline_controller.framework.ports import ClusterChange, ImagePull
 from leadline_controller.framework.services import Service
 from leadline_controller.framework.traffic import PeerTraffic
-from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
-from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.paths import PingRound
-from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent
+from leadline_controller.telemetry.state import Accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +43,6 @@ class Changed:
     of their services."""
 
     change: ClusterChange
-
-
-@dataclass(frozen=True, slots=True)
-class Born:
-    """An agent's birth."""
-
-    agent: Agent
-    stamp: Stamp
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A board's report."""
-
-    node: str
-    stamp: Stamp
-    reading: BoardReading
-
-
-@dataclass(frozen=True, slots=True)
-class Pinged:
-    """A round of pings of a node to its peers."""
-
-    node: str
-    stamp: Stamp
-    rounds: Mapping[str, PingRound]
-
-
-@dataclass(frozen=True, slots=True)
-class Tested:
-    """A bandwidth test on which both ends agree."""
-
-    test: BandwidthTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +96,7 @@ class Missed:
     count: int
 
 
-Recorded = (
-    Began
-    | Changed
-    | Born
-    | Reported
-    | Pinged
-    | Tested
-    | Pulled
-    | Learnt
-    | Used
-    | Counted
-    | Decided
-    | Missed
-)
+Recorded = Began | Changed | Accepted | Pulled | Learnt | Used | Counted | Decided | Missed
 
 
 class Entry(NamedTuple):

@@ -324,7 +324,8 @@ class Recorder:
         self._measure(store)
         self._busy_s = None
         durable_at_s = math.inf
-        while not self._closing or self._is_anything_queued():
+        queues = (self._waiting, self._queries, self._blocks, self._shadows, self._traffic)
+        while not self._closing or any(queues):
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
                 self._busy_s = self._now().up_s
@@ -357,10 +358,6 @@ class Recorder:
             self._report_losses(up_s)
         store.close()
         self._report_losses(math.inf)
-
-    def _is_anything_queued(self) -> bool:
-        queues = (self._waiting, self._queries, self._blocks, self._shadows, self._traffic)
-        return any(queues)
 
     def _measure(self, store: Store) -> None:
         size, free = store.usage()

@@ -8,30 +8,16 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import ClusterChange, PodChanged, Relisted
-from leadline_controller.history.recorded import (
-    Began,
-    Born,
-    Changed,
-    Entry,
-    Missed,
-    Pinged,
-    Recorded,
-    Reported,
-    Tested,
-)
+from leadline_controller.history.recorded import Began, Changed, Entry, Missed, Recorded
 from leadline_controller.history.recording_ring import RecordingSettings, Ring
 from leadline_controller.history.recording_start import Start
-from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
-from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.paths import PingRound
-from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, TimesToLive
+from leadline_controller.telemetry.state import TimesToLive
 
 log = logging.getLogger(__name__)
 
@@ -142,24 +128,6 @@ class Recording:
         if missed:
             self.put(Missed(missed))
         self.put(Changed(self._shown()))
-
-    # What TelemetryState accepts: see its TelemetryObserver.
-
-    def born(self, agent: Agent, stamp: Stamp) -> None:
-        """An agent's birth."""
-        self.put(Born(agent, stamp))
-
-    def reported(self, node: str, stamp: Stamp, reading: BoardReading) -> None:
-        """A report."""
-        self.put(Reported(node, stamp, reading))
-
-    def pinged(self, node: str, stamp: Stamp, rounds: Mapping[str, PingRound]) -> None:
-        """A round of pings."""
-        self.put(Pinged(node, stamp, rounds))
-
-    def tested(self, test: BandwidthTest) -> None:
-        """A bandwidth test."""
-        self.put(Tested(test))
 
     # Run in the thread.
 

@@ -26,23 +26,20 @@ from leadline_controller.framework.services import Service
 from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Counted,
     Decided,
     Entry,
     Learnt,
     Missed,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
-    Tested,
     Used,
 )
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
+from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested
 
 Item = TypeVar("Item")
 # The kinds of entries by their number in a block. New ones come last.
@@ -379,26 +376,15 @@ def _changed(decode: Callable[[Raw], Any], data: Raw) -> Changed:
     return Changed(decode(data))
 
 
-def _decoders() -> Iterator[tuple[type, Callable[[Raw], Recorded]]]:
-    for kind in _KINDS:
-        decode = _decoder(kind) if kind not in _SPECIAL else None
-        if decode is None:
-            yield kind, _SPECIAL[kind]
-        elif kind in _OF_CHANGES:
-            yield kind, partial(_changed, decode)
-        else:
-            yield kind, decode
-
-
 _SPECIAL: Mapping[type, Callable[[Raw], Recorded]] = {
     ports.Relisted: _relisted,
-    ports.ObjectChanged: lambda data: Changed(
-        ports.ObjectChanged(_object(_OF_OBJECT(data).object))
-    ),
-    ports.ObjectDeleted: lambda data: Changed(
-        ports.ObjectDeleted(_object(_OF_OBJECT(data).object))
-    ),
+    ports.ObjectChanged: lambda data: Changed(ports.ObjectChanged(_of_object(data))),
+    ports.ObjectDeleted: lambda data: Changed(ports.ObjectDeleted(_of_object(data))),
     Used: _used,
     Counted: _counted,
 }
-_DECODERS = dict(_decoders())
+_DECODERS: Mapping[type, Callable[[Raw], Recorded]] = {
+    kind: _SPECIAL.get(kind)
+    or (partial(_changed, _decoder(kind)) if kind in _OF_CHANGES else _decoder(kind))
+    for kind in _KINDS
+}

@@ -24,20 +24,17 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Counted,
     Entry,
     Learnt,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
-    Tested,
     Used,
 )
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
+from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested
 
 Item = TypeVar("Item")
 # Of each board: enough for the error of its values, and for its round trips, of which the last

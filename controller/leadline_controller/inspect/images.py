@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from leadline_wire.v1 import images_pb2 as pb
 
 from leadline_controller.cluster.node_images import NodeImageStatus
+from leadline_controller.inspect.messages import message
 from leadline_controller.inspect.order import in_order
 from leadline_controller.registry.lookup import RegistryStatus
 
@@ -21,12 +22,10 @@ def response(
 
 def _node(status: NodeImageStatus) -> pb.NodeImages:
     speed = status.speed
-    return pb.NodeImages(
-        node=status.node,
-        architecture=status.architecture,
+    return message(
+        pb.NodeImages,
+        status,
         images=[pb.ImageStatus(**each._asdict()) for each in status.images],
-        held_mb=status.held_mb,
-        queue_mb=status.queue_mb,
         pulling=[pb.PullStatus(**each._asdict()) for each in status.pulling],
         pull_mbps=None if speed is None else speed.mbps,
         pull_overhead_s=None if speed is None else speed.overhead_s,

@@ -102,7 +102,7 @@ class NodeReader:
             for service, predicted_ms in self._predicted_ms.items():
                 status.predicted_ms[service] = float(predicted_ms[at])
         status.notes.extend(self._notes(node, board))
-        policy = self._source.probe_scheduler.address_policy
+        policy = self._source.address_policy
         if node is not None and agent.address:
             refusal = policy.refusal(agent.address, node)
             status.notes.extend([] if refusal is None else [f"not probed: {refusal}"])

@@ -1,6 +1,6 @@
 """The parts of a running controller that its servers read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from leadline_controller.serve.settings import Unserved
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerStatus
 from leadline_controller.telemetry.state import TelemetryState
-from leadline_controller.traffic.edges import TrafficEdge
+from leadline_controller.traffic.graph import TrafficGraph
 
 BROKER, API_SERVER = "broker", "API server"
 
@@ -44,43 +44,6 @@ class Broker(Protocol):
     def status(self) -> BrokerStatus:
         """How it is now."""
         ...
-
-
-class Prober(Protocol):
-    """Says which addresses are probed."""
-
-    address_policy: AddressPolicy
-
-
-class Counts(Protocol):
-    """Says what traffic boards have counted."""
-
-    @property
-    def dropped(self) -> int:
-        """How many edges were too many."""
-        ...
-
-    def edges(self, now_s: float) -> list[TrafficEdge]:
-        """All, those with the most bytes of the last hour first."""
-        ...
-
-    def reporting(self, now_s: float) -> Mapping[str, float]:
-        """The nodes that report traffic, and how old the last report of each is, s."""
-        ...
-
-
-class NoCounts:
-    """Of boards that count nothing."""
-
-    dropped = 0
-
-    def edges(self, now_s: float) -> list[TrafficEdge]:  # noqa: ARG002  # at no time
-        """None."""
-        return []
-
-    def reporting(self, now_s: float) -> Mapping[str, float]:  # noqa: ARG002  # at no time
-        """None."""
-        return {}
 
 
 class Observed(Protocol):
@@ -105,6 +68,10 @@ class Observed(Protocol):
     scheduler_name: str
     # Whether it serves kube-scheduler's extender calls.
     advises: bool
+    # Which addresses are probed.
+    address_policy: AddressPolicy
+    # Who talks to whom.
+    traffic_graph: TrafficGraph
 
     @property
     def clock(self) -> Clock:
@@ -117,18 +84,8 @@ class Observed(Protocol):
         ...
 
     @property
-    def probe_scheduler(self) -> Prober:
-        """Measures the network."""
-        ...
-
-    @property
     def session(self) -> Broker:
         """With the broker."""
-        ...
-
-    @property
-    def traffic_graph(self) -> Counts:
-        """Who talks to whom."""
         ...
 
 

@@ -25,6 +25,7 @@ from leadline_controller.history.log import BOUND, DELETED, GONE, PENDING
 from leadline_controller.history.record import DecisionRecord, ages_s, bounded_text
 from leadline_controller.history.store import Select
 from leadline_controller.history.times import Moment
+from leadline_controller.inspect.messages import message
 from leadline_controller.inspect.order import in_order
 from leadline_controller.inspect.parts import Observed
 
@@ -35,14 +36,11 @@ _RESULT = attrgetter("uid", "node", "why")
 
 def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -> pb.Placement:
     """A decision and its outcome, without its explanation. age_s: if not as of the record."""
-    return pb.Placement(
-        pod=record.pod,
+    return message(
+        pb.Placement,
+        record,
         node=record.node or "",
-        strategy=record.strategy,
-        why=record.why,
         age_s=record.last.age_s(now) if age_s is None else age_s,
-        outcome=record.outcome,
-        times=record.times,
         first_age_s=record.first.age_s(now),
         unix_s=record.last.unix_s(now),
     )

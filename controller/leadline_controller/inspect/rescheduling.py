@@ -12,6 +12,7 @@ from leadline_wire.v1 import rescheduling_pb2 as pb
 from leadline_wire.v1 import rescheduling_pb2_grpc
 
 from leadline_controller.framework.ports import ClusterError
+from leadline_controller.inspect.messages import message
 from leadline_controller.inspect.parts import Parts
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
 from leadline_controller.rescheduling.rescheduler import (
@@ -101,8 +102,7 @@ class _Methods(rescheduling_pb2_grpc.ReschedulingServicer):
             running=rescheduler.running.id if rescheduler.running else "",
             last=last,
             outcomes=[
-                pb.MoveOutcome(move=_move_message(each.move), ending=each.ending, why=each.why)
-                for each in outcomes
+                message(pb.MoveOutcome, each, move=_move_message(each.move)) for each in outcomes
             ],
             moves_in_hour=len(rescheduler.journal.of_the_hour(now_s)),
             moves_per_hour=rescheduler.settings.budgets.cluster,
@@ -157,20 +157,11 @@ def _plan_message(plan: Plan) -> pb.GetPlanResponse:
         strategy=plan.strategy,
         better=plan.better,
         moves=map(_move_message, plan.moves),
-        stays=[pb.PodStays(pod=each.pod, node=each.node, why=each.why) for each in plan.stays],
+        stays=[message(pb.PodStays, each) for each in plan.stays],
     )
 
 
 def _move_message(move: PlannedMove) -> pb.PlannedMove:
-    message = pb.PlannedMove(
-        pod=move.pod.key,
-        source=move.source,
-        target=move.target,
-        disruption=move.disruption,
-        why=move.why,
-    )
-    for name in ("score", "better_score", "gain"):
-        value = getattr(move, name)
-        if value is not None and math.isfinite(value):
-            setattr(message, name, value)
-    return message
+    values = {"score": move.score, "better_score": move.better_score, "gain": move.gain}
+    known = {name: x if x is not None and math.isfinite(x) else None for name, x in values.items()}
+    return message(pb.PlannedMove, move, pod=move.pod.key, **known)

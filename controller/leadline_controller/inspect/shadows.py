@@ -4,7 +4,8 @@ import math
 
 from leadline_wire.v1 import shadow_pb2 as pb
 
-from leadline_controller.history.comparison import Comparison, Later
+from leadline_controller.history.comparison import Comparison
+from leadline_controller.inspect.messages import message
 from leadline_controller.inspect.parts import Parts
 
 
@@ -28,43 +29,16 @@ def response(
 
 
 def _comparison(found: Comparison) -> pb.ShadowComparison:
-    return pb.ShadowComparison(
-        strategy=found.strategy,
-        decided_by=found.decided_by,
-        better=found.better,
-        decisions=found.decisions,
-        missed=found.missed,
-        same=found.same,
-        tied=found.tied,
-        different=found.different,
-        pending=found.pending,
-        scored=found.scored,
-        gain=found.gain,
-        rank=found.rank,
-        later=map(_later, found.later),
-        workloads=[
-            pb.DifferingWorkload(name=x.name, different=x.different, decisions=x.decisions)
-            for x in found.workloads
+    return message(
+        pb.ShadowComparison,
+        found,
+        later=[
+            message(pb.LaterMeasured, each, chosen=each.node, shadow=each.choice)
+            for each in found.later
         ],
+        workloads=[message(pb.DifferingWorkload, each) for each in found.workloads],
         boards=[
-            pb.DifferingBoards(
-                node=x.name, shadow=x.other, different=x.different, decisions=x.decisions
-            )
-            for x in found.boards
+            message(pb.DifferingBoards, each, node=each.name, shadow=each.other)
+            for each in found.boards
         ],
-        verdicts=found.verdicts,
-    )
-
-
-def _later(found: Later) -> pb.LaterMeasured:
-    return pb.LaterMeasured(
-        name=found.name,
-        decisions=found.decisions,
-        hours=found.hours,
-        chosen=found.node,
-        shadow=found.choice,
-        pods=found.pods,
-        difference=found.difference,
-        low=found.low,
-        high=found.high,
     )

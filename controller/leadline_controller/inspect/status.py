@@ -13,6 +13,7 @@ from leadline_wire.v1 import status_pb2 as pb
 
 from leadline_controller import __version__
 from leadline_controller.framework.options import values_of
+from leadline_controller.inspect.messages import message
 from leadline_controller.inspect.nodes import NodeReader
 from leadline_controller.inspect.parts import Parts
 from leadline_controller.inspect.problems import FAILED, SKEWED_S, assess
@@ -53,7 +54,8 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
 
     def _parts(self) -> pb.GetStatusResponse:
         source, now_s = self._source, self._source.clock.now_s()
-        modes = [name for name, on in _modes(source) if on]
+        modes = ["standalone"] if source.scheduler is not None else []
+        modes += ["extender"] if source.advises else []
         status = pb.GetStatusResponse(
             version=__version__,
             cluster=source.cluster_name,
@@ -67,7 +69,7 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
             ),
             stuck=source.heartbeats.late(),
             unserved=[
-                pb.ServerCondition(where=each.where, what=each.what, since_s=now_s - each.since_s)
+                message(pb.ServerCondition, each, since_s=now_s - each.since_s)
                 for each in source.unserved.values()
             ],
         )
@@ -83,12 +85,7 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
                     answered_age_s=None if answered is None else now_s - answered,
                     watched_age_s=now_s - min(watched) if len(watched) == len(_WATCHED) else None,
                     failures=[
-                        pb.RequestFailure(
-                            path=each.path,
-                            error=each.error,
-                            refused=each.refused,
-                            since_s=now_s - each.since_s,
-                        )
+                        message(pb.RequestFailure, each, since_s=now_s - each.since_s)
                         for each in server.failures
                     ],
                 )
@@ -103,33 +100,19 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
                 )
             )
         if source.scheduler is not None:
-            queue = source.scheduler.queue()
-            status.queue.CopyFrom(
-                pb.QueueCondition(
-                    active=queue.active,
-                    in_progress=queue.in_progress,
-                    backoff=queue.backoff,
-                    unschedulable=queue.unschedulable,
-                    held=queue.held,
-                    unschedulable_pods=queue.unschedulable_pods,
-                )
-            )
+            status.queue.CopyFrom(message(pb.QueueCondition, source.scheduler.queue()))
         self._fill_decisions(status)
         self._fill_moves(status)
         return status
 
     def _broker(self, broker: BrokerStatus, now_s: float) -> pb.BrokerCondition:
         telemetry = self._source.telemetry
-        return pb.BrokerCondition(
-            address=broker.address,
-            connected=broker.connected,
+        return message(
+            pb.BrokerCondition,
+            broker,
             since_s=now_s - broker.since_s,
             heard_age_s=None if broker.heard_s is None else now_s - broker.heard_s,
-            rtt_ms=broker.rtt_ms,
             answers=broker.answers(now_s),
-            why=broker.why,
-            refused=broker.refused,
-            limits=broker.limits,
             accepted=telemetry.accepted,
             not_accepted=dict(telemetry.refused),
         )
@@ -149,24 +132,21 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
             )
         database = source.history.status()
         status.database.CopyFrom(
-            pb.DatabaseCondition(
+            message(
+                pb.DatabaseCondition,
+                database,
                 path="" if database.path is None else str(database.path),
-                size_bytes=database.size_bytes,
-                free_bytes=database.free_bytes,
                 error=database.problem,
-                late_s=database.late_s,
-                lost=database.lost,
             )
         )
-
         if source.recording is not None:
             recording = source.recording.status()
             status.recording.CopyFrom(
-                pb.RecordingCondition(
+                message(
+                    pb.RecordingCondition,
+                    recording,
                     folder=str(recording.folder),
-                    size_bytes=recording.size_bytes,
                     error=recording.problem,
-                    missed=recording.missed,
                 )
             )
 
@@ -219,10 +199,6 @@ class Diagnosis(status_pb2_grpc.DiagnosisServicer):
                 continue  # a clock that was never set cannot tell
             left_s = None if ends_s is None or now_unix_s is None else ends_s - now_unix_s
             yield pb.CertificateCondition(setting=each.setting, path=str(each.path), left_s=left_s)
-
-
-def _modes(source: Parts) -> tuple[tuple[str, bool], ...]:
-    return (("standalone", source.scheduler is not None), ("extender", source.advises))
 
 
 def states(node: control_pb2.NodeStatus) -> Iterator[str]:

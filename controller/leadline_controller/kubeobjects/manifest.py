@@ -51,7 +51,7 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 # The cost of a pod that a move takes away; lower than any that people set.
 GOES_FIRST = -1_000_000_000
 _INTEGER = re.compile("-?[0-9]{1,10}", re.ASCII)
-_NOTHING, _NO_STATUS = schema.PodSpec(), schema.PodStatus()
+_NOTHING = schema.PodSpec()
 KEEP = "leadline.dev/keep"
 # The reason of the condition DisruptionTarget by which schedulers tell each other.
 PREEMPTED = "PreemptionByScheduler"

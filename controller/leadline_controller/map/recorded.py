@@ -21,16 +21,12 @@ from leadline_controller.history.log import PENDING, DecisionLog
 from leadline_controller.history.record import Change, DecisionRecord, bounded_text
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Decided,
     Entry,
     Learnt,
     Missed,
-    Pinged,
     Pulled,
-    Reported,
-    Tested,
 )
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.recording_export import File, file_of
@@ -43,7 +39,6 @@ from leadline_controller.history.recording_files import (
 from leadline_controller.history.store import HistorySettings, Store
 from leadline_controller.history.times import Moment
 from leadline_controller.inspect.nodes import NodeReader
-from leadline_controller.inspect.parts import NoCounts
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.map.feed import Recorded
 from leadline_controller.map.journal import PlacementJournal
@@ -55,7 +50,16 @@ from leadline_controller.scheduling.shadow import Shadow
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.series import FINE, Block
 from leadline_controller.telemetry.session import BrokerStatus
-from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import (
+    Born,
+    Pinged,
+    Reported,
+    TelemetryState,
+    Tested,
+    TimesToLive,
+)
+from leadline_controller.telemetry.traffic import TrafficReports
+from leadline_controller.traffic.graph import TrafficGraph
 
 # As a controller: see `loops`, and Feed for the boards' states.
 _SAMPLE_EVERY_S, _LOOK_EVERY_S = 10.0, 60.0
@@ -103,7 +107,6 @@ class RecordedParts:
     shadow: Shadow | None = None
     advises = False
     leadership = SOLE_LEADER
-    traffic_graph = NoCounts()  # of it nothing is recorded
     # Which addresses the controller allowed is not recorded.
     address_policy = AddressPolicy((ip_network("0.0.0.0/0"), ip_network("::/0")))
 
@@ -117,6 +120,7 @@ class RecordedParts:
         self.missed = self.refused = 0  # entries that are missing, and that make no sense
         self.from_unix_s: float | None = None  # None before the first entry
         self._begin(Began(None, "", "", "unknown", {}, 0))
+        self.traffic_graph = TrafficGraph(TrafficReports())  # of it nothing is recorded
         self.journal = PlacementJournal(
             *(lambda: self.clock.unix_s, self.scheduler_name),
             most_moves=_MOST_MOVES,
@@ -124,13 +128,8 @@ class RecordedParts:
         )
 
     @property
-    def probe_scheduler(self) -> "RecordedParts":
-        """As far as nodes are read from it."""
-        return self
-
-    @property
     def session(self) -> "RecordedParts":
-        """The same."""
+        """As far as nodes are read from it."""
         return self
 
     def status(self) -> BrokerStatus:
@@ -238,16 +237,12 @@ class RecordedParts:
 
     def _measure(self, what: object) -> None:
         match what:
-            case Born(agent, stamp):
-                self.telemetry.birth(agent, stamp)
-            case Reported(node, stamp, reading):
-                self.telemetry.report(node, stamp, reading)
-                # What the broker says of agents is not recorded. One that reports is online.
-                self.telemetry.status(node, stamp.boot_id, stamp.session, online=True)
-            case Pinged(node, stamp, rounds):
-                self.telemetry.rtts(node, stamp, rounds)
-            case Tested(test):
-                self.telemetry.bandwidth(test)
+            case Born() | Reported() | Pinged() | Tested():
+                self.telemetry.take(what)
+                if isinstance(what, Reported):
+                    # What the broker says of agents is not recorded. One that reports is online.
+                    stamp = what.stamp
+                    self.telemetry.status(what.node, stamp.boot_id, stamp.session, online=True)
             case Pulled(pull):
                 if (mbps := self.state.images.observe(pull)) is not None:
                     self.telemetry.pulled(pull.node, mbps, self.clock.at_s)

@@ -33,7 +33,7 @@ from leadline_controller.map.journal import PlacementJournal
 from leadline_controller.map.layout import order
 from leadline_controller.map.links import SOURCES, matrix
 from leadline_controller.map.settings import WebSettings
-from leadline_controller.serve.http_server import HttpServer, leaving, peer, send
+from leadline_controller.serve.http_server import HttpLimits, HttpServer, leaving, peer, send
 from leadline_controller.serve.listeners import cancel
 from leadline_controller.serve.turns import Turns, of_the_fullest
 
@@ -66,20 +66,19 @@ _CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class WebLimits:
+class WebLimits(HttpLimits):
     """What the server bears of browsers."""
 
     answer_s: float = 30.0  # until an answer is made, and until it is read
     write_s: float = 10.0  # to read one event
-    # Until a client that is out of reach, such as a phone that left, is given up.
-    gone_s: float = 30.0
-    head_s: float = 10.0  # from a new connection to its first request
+    gone_s: float | None = 30.0
+    head_s: float = 10.0
     idle_s: float = 75.0
     streams: int = 16  # at once; beyond them, one that has followed for followed_s gives way
     followed_s: float = 10.0
     at_once: int = 2  # answers that take long
-    connections: int = 96  # at once
-    peer_connections: int = 48  # from one address, except this machine's
+    connections: int = 96
+    peer_connections: int = 48
     login: LoginLimits = field(default_factory=LoginLimits)
 
 
@@ -131,16 +130,7 @@ class WebServer:
         self._making = set[asyncio.Task[bytes]]()
         self._pairs: tuple[float, bytes] = (-math.inf, b"")
         self._traffic: tuple[float, bytes] = (-math.inf, b"")
-        self._server = HttpServer(
-            "web",
-            settings,
-            connections=limits.connections,
-            peer_connections=limits.peer_connections,
-            head_s=limits.head_s,
-            idle_s=limits.idle_s,
-            gone_s=limits.gone_s,
-            listener=listener,
-        )
+        self._server = HttpServer("web", settings, limits, listener)
         self._feeding: asyncio.Task[None] | None = None
 
     async def start(self) -> str:

@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from leadline_controller.metrics.reader import MetricsReader
-from leadline_controller.serve.http_server import HttpServer, send
+from leadline_controller.serve.http_server import HttpLimits, HttpServer, send
 from leadline_controller.serve.settings import MetricsSettings
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,7 @@ class MetricsServer:
         self._settings = settings
         self._reader = reader
         # An answer is up to 2 MB until it is read.
-        self._server = HttpServer(
-            "metrics", settings, connections=16, peer_connections=8, head_s=5.0, idle_s=120.0
-        )
+        self._server = HttpServer("metrics", settings, HttpLimits())
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._turn = asyncio.Lock()
         self._made: dict[tuple[bool, bool], tuple[float, bytes]] = {}

@@ -207,11 +207,10 @@ class ImageLookup:
         errors = ErrorLog(log)
         try:
             while True:
-                try:
+                # Strategies can do without layers.
+                with errors.logged("looking up images failed, trying again: %s"):
                     self.tick()
                     await self._write()
-                except Exception as error:  # noqa: BLE001  # strategies can do without layers
-                    errors.failed(error, "looking up images failed, trying again: %s")
                 await asyncio.sleep(_TICK_S)
         finally:
             for task in self._tasks:

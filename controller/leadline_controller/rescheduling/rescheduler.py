@@ -412,7 +412,7 @@ class Rescheduler:
         storage = self._step.view().storage
         return Guards(
             pods=[pod for pod, _ in self._state.pods()],
-            budgets=self._state.budgets(),
+            budgets=self._state.objects.budgets(),
             claims=storage.claims,
             volumes=storage.volumes,
             now_s=self.now_unix_s() or float("-inf"),

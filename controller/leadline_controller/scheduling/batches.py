@@ -76,7 +76,7 @@ class BatchPlanner:
 
     async def plan(self, view: ClusterView, pods: Sequence[Pod]) -> Batch:
         """Plan these pending pods on the cluster as it is, in a thread, and begin the moves."""
-        unplanned = [pod for pod in pods if self._state.reservation_of(pod) is None]
+        unplanned = [pod for pod in pods if self._state.reservations.of(pod) is None]
         if not unplanned:
             return Batch()
         running, may_go = self._state.staying(view), self._moves.may_go(view)

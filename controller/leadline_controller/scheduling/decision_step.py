@@ -81,7 +81,7 @@ class DecisionStep:
         """Decide, and do not record it; see decide_in_room. results: of the filters, if they ran
         already."""
         self.rule.draw_for(pod, self.seed)
-        kept, nominated = self.state.reservation_of(pod), self.state.nominated_node(pod.uid)
+        kept, nominated = self.state.reservations.of(pod), self.state.nominations.of(pod.uid)
         return decide_in_room(view, pod, self.rule, kept, nominated, results)
 
     def decide_after_preemption(self, decision: Decision, view: ClusterView, nodes: Ints) -> int:
@@ -98,7 +98,7 @@ class DecisionStep:
     def decide_as_planned(self, view: ClusterView, pod: Pod, node: str, why: str) -> Decision:
         """Decide as a batch was planned, or on the pod alone where that node does not fit now."""
         at = view.table.index.get(node)
-        has_room = self.state.reservation_of(pod) or self.state.nominated_node(pod.uid)
+        has_room = self.state.reservations.of(pod) or self.state.nominations.of(pod.uid)
         if at is None or has_room is not None:
             return self.decide(view, pod)
         self.rule.draw_for(pod, self.seed)

@@ -93,7 +93,7 @@ class Preemptor:
         """What to do for the pod of this decision, which has no node; None for nothing."""
         pod = decision.pod
         view, results, _ = decision.basis()
-        nominated = self._state.nominated_node(pod.uid)
+        nominated = self._state.nominations.of(pod.uid)
         if view is None or not pod.preempts:
             return None
         if nominated is None and not (view.assigned_pods.priority < pod.priority).any():
@@ -113,7 +113,8 @@ class Preemptor:
         key, begun_s = _workload(pod), self._clock.now_s()
         if nominated is None and begun_s < self._not_before_s.get(key, -np.inf):
             return None
-        rule, assigned, budgets = self._step.rule, self._assigned(view), self._state.budgets()
+        rule, assigned = self._step.rule, self._assigned(view)
+        budgets = self._state.objects.budgets()
         found = best_candidates(
             find_candidates(view, pod, rule, results, assigned, budgets or (), first=at)
         )
@@ -194,13 +195,13 @@ class Preemptor:
     async def _nominate(self, pod: Pod, node: str | None) -> None:
         known = self._state.pod(pod.uid)
         is_written = known is not None and known.nominated_node == node
-        if is_written and self._state.nominated_node(pod.uid) == node:
+        if is_written and self._state.nominations.of(pod.uid) == node:
             return
         self._state.nominate(pod.uid, node)
         try:
             await self._cluster.nominate(pod, node)
         except ClusterError:
-            self._state.withdraw_nomination(pod.uid)
+            self._state.nominations.withdraw(pod.uid)
             raise
 
     async def _evict(self, victim: Pod, plan: Preemption) -> bool:

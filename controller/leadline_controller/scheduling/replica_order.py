@@ -176,11 +176,11 @@ class ReplicaOrder:
     def _services(self) -> list[list[Pod]]:
         """The replicas that take part, by service."""
         services: dict[Service, list[Pod]] = defaultdict(list)
-        left_alone, told = set[Service](), set[str]()
+        left_alone, told, moves = set[Service](), set[str](), self._state.reservations
         for pod, _ in self._state.pods():
-            if pod.deletion_cost == GOES_FIRST or self._state.is_moving(pod.uid):
+            if pod.deletion_cost == GOES_FIRST or moves.is_moving(pod.uid):
                 continue  # a move takes it away; its replacement stays
-            if pod.deletion_cost is not None and self._state.replaced_by(pod.uid) is not None:
+            if pod.deletion_cost is not None and moves.replaced_by(pod.uid) is not None:
                 continue  # until its move ends, which may take it away again
             if (service := self._service_of(pod, told)) is None:
                 continue
@@ -199,7 +199,7 @@ class ReplicaOrder:
         about a namespace that does not say whether it asks."""
         if pod.node_name is None or pod.finished or pod.terminating:
             return None
-        asks, space = pod.annotations.deletion_order, self._state.namespace(pod.namespace)
+        asks, space = pod.annotations.deletion_order, self._state.objects.namespace(pod.namespace)
         if asks is None and space is not None and space.deletion_order:
             try:
                 what = f"namespace {pod.namespace}: annotation {DELETION_ORDER}"
@@ -228,7 +228,7 @@ class ReplicaOrder:
     def _replica(self, pod: Pod) -> Replica:
         cost, record = self._cost(pod), self._step.decisions.get(pod.key)
         # A replacement has the place of the pod that was moved, and with it that one's age.
-        if cost is None and (moved := self._state.replaced_by(pod.uid)) is not None:
+        if cost is None and (moved := self._state.reservations.replaced_by(pod.uid)) is not None:
             cost = moved.deletion_cost
         # The number of a record also grows with its outcome, so it counts only in a tie.
         decided = (record.decided_s, record.number) if record else (0.0, 0)

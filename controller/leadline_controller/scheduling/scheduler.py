@@ -215,7 +215,7 @@ class Scheduler:
         """Collect pods for the window, plan them together, and decide on each as planned. A thread
         plans, so each pod is looked at again: the cluster may have changed."""
         uids = [first.uid]
-        if self._state.reservation_of(first) is None:  # else its place is planned already
+        if self._state.reservations.of(first) is None:  # else its place is planned already
             await self._clock.sleep(self._batch_window_s)
             while len(uids) < MOST_IN_BATCH and (pod := self._queue.pop(self._clock.now_s())):
                 uids.append(pod.uid)
@@ -344,7 +344,7 @@ class Scheduler:
             self._tell(preemption.pod, Event("Warning", "FailedPreemption", str(error)))
         except ClusterError as error:
             log.warning("preemption for %s: %s", preemption.pod.key, error)
-        if self._state.nominated_node(uid) is None:
+        if self._state.nominations.of(uid) is None:
             # Other pods may have been waiting for room that is kept no longer.
             self._requeue(ClusterEvent.RESOURCES_FREED)
         now_s = self._clock.now_s()

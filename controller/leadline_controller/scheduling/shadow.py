@@ -23,7 +23,6 @@ from leadline_controller.framework.cycle import (
     Decision,
     FilteringStrategy,
     FilterResult,
-    Prefer,
     Rule,
     Scores,
     Strategy,
@@ -82,8 +81,11 @@ class Shadow:
         timer: Callable[[], float] = time.monotonic,
         rest: Callable[[float], object] | None = None,
     ) -> None:
-        self._rules = {each.name: _rule_of(each, rule) for each in strategies}
-        self._own = frozenset(_own_filters(rule.strategy))
+        self._rules = {
+            each.name: Rule(each, {}, prefer=rule.prefer, letter=rule.letter) for each in strategies
+        }
+        real = rule.strategy
+        self._own = frozenset(real.filters() if isinstance(real, FilteringStrategy) else ())
         self._tell, self._now, self._share, self._timer = tell, now, share, timer
         self._waiting: queue.Queue[tuple[Decision, Moment, int] | None] = queue.Queue(_WAITING)
         self._ending = threading.Event()
@@ -195,15 +197,6 @@ def result_of(decision: ShadowDecision) -> str:
     if decision.choice == decision.node:
         return SAME
     return TIED if decision.tied else DIFFERENT
-
-
-def _own_filters(strategy: Strategy) -> Mapping[str, object]:
-    return strategy.filters() if isinstance(strategy, FilteringStrategy) else {}
-
-
-def _rule_of(strategy: Strategy, real: Rule) -> Rule:
-    prefer: Prefer | None = real.prefer
-    return Rule(strategy, {}, prefer=prefer, letter=real.letter)
 
 
 def _decided(

@@ -117,7 +117,7 @@ class VolumeWaits:
         return all(reserved) and all(selected)
 
     def _is_reserved(self, wait: _Wait, name: str, key: str) -> bool:
-        volume = self._state.volume(name)
+        volume = self._state.objects.volume(name)
         if volume is None:
             raise StorageChangedError(f"volume {name} is gone")
         if volume.claim == key:
@@ -135,13 +135,13 @@ class VolumeWaits:
         return self._is_bound(wait, claim)
 
     def _claim(self, key: str) -> Claim:
-        claim = self._state.claim(key)
+        claim = self._state.objects.claim(key)
         if claim is None or claim.lost or claim.terminating:
             raise StorageChangedError(f"claim {key} is gone")
         return claim
 
     def _is_bound(self, wait: _Wait, claim: Claim) -> bool:
-        volume = self._state.volume(claim.volume)
+        volume = self._state.objects.volume(claim.volume)
         if not claim.bound or volume is None:  # the watch may show the claim before its volume
             return False
         table, node = self._state.table, wait.plan.node

@@ -3,9 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from leadline_wire import certificates
+
+from leadline_controller.serve.settings import TlsFiles
+
+if TYPE_CHECKING:  # the command line imports this without MQTT
+    from leadline_controller.telemetry.session import BrokerTls
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +28,9 @@ class CertificateFile:
             return None
 
 
-class TlsSettings(Protocol):
-    """The certificates of a section of the settings."""
-
-    @property
-    def ca_file(self) -> Path:
-        """The authority that is trusted."""
-        ...
-
-    @property
-    def cert_file(self) -> Path:
-        """The certificate that is shown."""
-        ...
-
-
-def certificate_files(section: str, tls: TlsSettings | None) -> Iterator[CertificateFile]:
+def certificate_files(
+    section: str, tls: "BrokerTls | TlsFiles | None"
+) -> Iterator[CertificateFile]:
     """The two certificates of a section of the settings, such as "broker.tls"; none without TLS."""
     if tls is not None:
         yield CertificateFile(f"{section}.ca_file", tls.ca_file)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
-from leadline_controller.serve.http_server import HttpServer
+from leadline_controller.serve.http_server import HttpLimits, HttpServer
 from leadline_controller.serve.settings import HealthSettings
 
 
@@ -23,9 +23,7 @@ class HealthServer:
         stuck: Callable[[], Sequence[str]],
         is_ready: Callable[[], bool],
     ) -> None:
-        self._server = HttpServer(
-            "health", settings, connections=16, peer_connections=8, head_s=5.0, idle_s=120.0
-        )
+        self._server = HttpServer("health", settings, HttpLimits())
         self._stuck = stuck
         self._is_ready = is_ready
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -25,27 +26,34 @@ _LINGER_S = 1.0
 _SHUTDOWN_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What a server bears of connections."""
+
+    head_s: float = 5.0  # from a new connection to the head of its first request
+    # Between two requests, longer than the 90 s of Go, so that Go closes the connection first.
+    idle_s: float = 120.0
+    connections: int = 16  # at once, and as many again without a request yet
+    peer_connections: int = 8  # from one address, except this machine's
+    # Until a client that is out of reach, such as a phone that left, is given up; None for the
+    # kernel's default of minutes.
+    gone_s: float | None = None
+
+
 class HttpServer:
-    """Serves at the address of a section of the settings. connections, peer_connections, head_s:
-    the limits of Connections. idle_s: between two requests of a connection. gone_s: until a client
-    that is out of reach, such as a phone that left, is given up; None for the kernel's default of
-    minutes. listener: a socket that listens already, in place of the address."""
+    """Serves at the address of a section of the settings. listener: a socket that listens already,
+    in place of the address."""
 
     def __init__(
         self,
         section: str,
         settings: ListenAddress,
-        *,
-        connections: int,
-        peer_connections: int,
-        head_s: float,
-        idle_s: float,
-        gone_s: float | None = None,
+        limits: HttpLimits,
         listener: socket.socket | None = None,
     ) -> None:
         self._section, self._settings, self._listener = section, settings, listener
-        self._connections = Connections(connections, peer_connections, head_s)
-        self._idle_s, self._gone_s = idle_s, gone_s
+        self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
+        self._idle_s, self._gone_s = limits.idle_s, limits.gone_s
         self._runner: web.AppRunner | None = None
 
     async def start(

@@ -48,7 +48,7 @@ def capture(
         view=replace(view, pod_selectors=PodSelectors(view.pod_selectors)),
         pods=tuple(pending),
         running=running,
-        reservations=state.reservations(),
+        reservations=state.reservations.free(),
         rule=stated_rule(rule, assumes_load=view.assumed is not None),
         now_s=now_s,
     )

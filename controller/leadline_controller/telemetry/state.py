@@ -6,11 +6,11 @@ controller's monotonic clock. A value that is older than its time to live is unk
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from threading import RLock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -77,6 +77,42 @@ class Agent:
     interval_s: int = 0  # between reports
 
 
+@dataclass(frozen=True, slots=True)
+class Born:
+    """An agent's birth."""
+
+    agent: Agent
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A board's report."""
+
+    node: str
+    stamp: Stamp
+    reading: BoardReading
+
+
+@dataclass(frozen=True, slots=True)
+class Pinged:
+    """A round of pings of a node to its peers."""
+
+    node: str
+    stamp: Stamp
+    rounds: Mapping[str, PingRound]
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A bandwidth test on which both ends agree."""
+
+    test: BandwidthTest
+
+
+Accepted = Born | Reported | Pinged | Tested
+
+
 class Board(NamedTuple):
     """What is known of one board."""
 
@@ -118,26 +154,6 @@ class _Record:
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
-class TelemetryObserver(Protocol):
-    """Is told what the state accepted, on the thread that told the state, which waits for it."""
-
-    def born(self, agent: Agent, stamp: Stamp) -> None:
-        """An agent's birth."""
-        ...
-
-    def reported(self, node: str, stamp: Stamp, reading: BoardReading) -> None:
-        """A report."""
-        ...
-
-    def pinged(self, node: str, stamp: Stamp, rounds: Mapping[str, PingRound]) -> None:
-        """A round of pings."""
-        ...
-
-    def tested(self, test: BandwidthTest) -> None:
-        """A bandwidth test on which both ends agree, of boards that are known."""
-        ...
-
-
 class TelemetryState:
     """All measurements by node, and counters of messages.
 
@@ -145,7 +161,8 @@ class TelemetryState:
     messages. accepted_kinds: these by the kind of their topic, with each status.
     bandwidth_changes: how often the bandwidth of a node, or whether that is a lower bound,
     changed. contradicting: the nodes whose ROUND_TRIPS or BANDWIDTHS contradict those of their
-    peers. observer: is told what is accepted. traffic: what the boards counted, until it is taken.
+    peers. observe: is told what is accepted, on the thread that told the state, which waits for it.
+    traffic: what the boards counted, until it is taken.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -154,7 +171,7 @@ class TelemetryState:
     def __init__(self, ttl: TimesToLive, *, is_passive: bool = False) -> None:
         self.ttl = ttl
         self.is_passive = is_passive
-        self.observer: TelemetryObserver | None = None
+        self.observe: Callable[[Accepted], None] = lambda _: None
         self.traffic = TrafficReports()
         self.refused: Counter[str] = Counter()
         self.accepted = 0
@@ -244,8 +261,7 @@ class TelemetryState:
             # A retained birth does not show that the agent is online; its status does.
             online = record.agent.online if stamp.retained else True
             record.agent = replace(agent, online=online)
-            if self.observer is not None:
-                self.observer.born(agent, stamp)
+            self.observe(Born(agent, stamp))
             return True
 
     def status(self, node: str, boot_id: bytes, session: int, *, online: bool) -> None:
@@ -279,9 +295,20 @@ class TelemetryState:
             used_mbps, link_mbps = (reading.values.get(name) for name in (USED, LINK))
             if self._bandwidths.carry(node, used_mbps, link_mbps, stamp.measured_s):
                 self._refresh_bandwidth(node, stamp.measured_s)
-            if self.observer is not None:
-                self.observer.reported(node, stamp, reading)
+            self.observe(Reported(node, stamp, reading))
             return True
+
+    def take(self, what: Accepted) -> None:
+        """Store what another state accepted."""
+        match what:
+            case Born(agent, stamp):
+                self.birth(agent, stamp)
+            case Reported(node, stamp, reading):
+                self.report(node, stamp, reading)
+            case Pinged(node, stamp, rounds):
+                self.rtts(node, stamp, rounds)
+            case Tested(test):
+                self.bandwidth(test)
 
     def pulled(self, node: str, mbps: float, at_s: float) -> None:
         """Store how fast a node pulled an image, which its kubelet says: its link can do as
@@ -314,8 +341,7 @@ class TelemetryState:
                     self._links.set_broker_leg(node, round_.rtt_ms, stamp.measured_s)
             if self._links.refused > before:
                 self.refused[_TOO_MANY_PAIRS] += self._links.refused - before
-            if self.observer is not None:
-                self.observer.pinged(node, stamp, rounds)
+            self.observe(Pinged(node, stamp, rounds))
             return True
 
     def bandwidth_report(self, node: str, stamp: Stamp) -> bool:
@@ -337,8 +363,7 @@ class TelemetryState:
             client, server = test.client, test.server
             if client not in self._records or server not in self._records:
                 return
-            if self.observer is not None:
-                self.observer.tested(test)
+            self.observe(Tested(test))
             rtt_ms = self._links.rtt_ms_of(client, server, test.at_s)
             test = replace(test, rtt_ms=None if rtt_ms == inf else rtt_ms)
             ends = (client, server)

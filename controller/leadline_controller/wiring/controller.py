@@ -89,7 +89,7 @@ from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
 from leadline_controller.traffic.graph import TrafficGraph
 from leadline_controller.wiring.recording import recording
-from leadline_controller.wiring.rules import scheduling_rule, shadow_strategies
+from leadline_controller.wiring.rules import scheduling_rule, strategy
 
 if TYPE_CHECKING:
     from leadline_controller.metrics.instruments import Instruments
@@ -138,12 +138,12 @@ class Controller:
         self.settings, self.cluster, self.leadership = settings, cluster, leadership
         self.unfenced = unfenced or cluster
         self.rule = rule or scheduling_rule(settings)
-        self.keeps_strategy = not settings.strategy
         self.clock = clock or SystemClock()
         self.started_s = self.clock.now_s()
         self.heartbeats, self.api_server = heartbeats or Heartbeats(time.monotonic), api_server
         self.cluster_name, self.scheduler_name = settings.cluster, settings.scheduler_name
-        self.advises = settings.extender is not None
+        self.advises, self.keeps_strategy = settings.extender is not None, not settings.strategy
+        self.address_policy = AddressPolicy(settings.networks)
         self.certificates: Sequence[CertificateFile] = list(_certificates(settings, login))
         self.unserved: dict[str, Unserved] = {}
         self.instruments = None if settings.metrics is None else _instruments()
@@ -221,7 +221,7 @@ class Controller:
                 budget,
                 settings.uplinks,
                 anchors=settings.anchors,
-                address_policy=AddressPolicy(settings.networks),
+                address_policy=self.address_policy,
             ),
             self.nodes,
             self.state.bandwidth_requested_mbps,
@@ -389,7 +389,8 @@ class Controller:
         real = self.rule
         if isinstance(self.settings.preferences, float):  # in the unit of the real one's total
             real = replace(real, prefer=preferences.rule("on"))
-        strategies = shadow_strategies(settings)
+        given: Any = settings.options
+        strategies = [strategy(name, given.get(name, {})) for name in settings.strategies]
         return Shadow(strategies, real, self.history.put_shadows, now, settings.share)
 
     def _notifications(self) -> Notifications | None:

@@ -13,10 +13,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from leadline_wire.sd_notify import Notifier
+
 from leadline_controller.clock import LeaseClock
 from leadline_controller.framework.ports import ClusterError, LeaseStore
 from leadline_controller.leaderelection.elector import LeaderElector
-from leadline_controller.notify import Heartbeats, Notifier, feed
+from leadline_controller.notify import Heartbeats, feed
 from leadline_controller.settings import Settings
 from leadline_controller.strategies import DEFAULT_STRATEGY
 from leadline_controller.wiring.controller import Controller, running

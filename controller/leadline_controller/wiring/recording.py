@@ -59,5 +59,5 @@ def recording(
         state.shown,
         settings.ttl,
     )
-    telemetry.observer = made
+    telemetry.observe = made.put
     return made

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from random import Random
-from typing import Any
 
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Rule, Strategy
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import LeaseStore
 from leadline_controller.preferences import rule
-from leadline_controller.scheduling.shadow import ShadowSettings
 from leadline_controller.settings import Settings, with_strategy
 from leadline_controller.strategies import DEFAULT_STRATEGY, EARLIER_DEFAULT, STRATEGIES
 
@@ -20,12 +18,6 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
         raise OptionError(f"strategy {name!r}: unknown; known: {', '.join(STRATEGIES)}")
     built: Strategy = build(STRATEGIES[name], options)
     return built
-
-
-def shadow_strategies(settings: ShadowSettings) -> list[Strategy]:
-    """What decides beside that without effect. Raises OptionError, PluginError."""
-    given: Any = settings.options
-    return [strategy(name, given.get(name, {})) for name in settings.strategies]
 
 
 async def in_force(settings: Settings, lease: LeaseStore) -> Settings:

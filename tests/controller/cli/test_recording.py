@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.framework.ports import Relisted
-from leadline_controller.history.recorded import Began, Changed, Decided, Entry, Reported
+from leadline_controller.history.recorded import Began, Changed, Decided, Entry
 from leadline_controller.history.recording_files import (
     RecordingFile,
     path_of,
     read_recording,
     write_recording,
 )
+from leadline_controller.telemetry.state import Reported
 
 from tests.controller.cli.calling import Leadline, calling
 from tests.controller.history.recorded_values import BEGAN, story

@@ -194,7 +194,7 @@ def test_the_selectors_of_a_pod_follow_the_watch(state: ClusterState) -> None:
     state.apply(ObjectDeleted(service))
     state.apply(ObjectDeleted(WEB_SET))
     assert seen(state).pod_selectors.of(owned) == ()
-    assert not state._objects.pod_selectors._services, "nothing is kept of namespaces"
+    assert not state.objects.pod_selectors._services, "nothing is kept of namespaces"
     state.apply(Relisted(NODES, (), (service,)))
     assert seen(state).pod_selectors.of(owned) == FRONT
 

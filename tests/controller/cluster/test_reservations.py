@@ -43,10 +43,10 @@ def test_the_room_counts_for_all_but_the_replacement() -> None:
     new, other = here.add(pod("new")), here.add(pod("other", None))
     assert here.cpu() == here.cpu(other) == [1000, 1000]
     assert here.cpu(new) == here.cpu(here.old) == [1000, 0]
-    kept = here.state.reservation_of(new)
+    kept = here.state.reservations.of(new)
     assert kept is not None
     assert (kept.node, kept.source) == ("n2", "n1")
-    assert here.state.reservation_of(other) is None
+    assert here.state.reservations.of(other) is None
 
 
 def test_a_pod_of_higher_priority_takes_the_room_as_it_would_preempt_who_is_in_it() -> None:
@@ -60,13 +60,13 @@ def test_the_replacement_takes_the_room_once() -> None:
     new, second = here.add(pod("new")), here.add(pod("second"))
     here.state.assume(new, "n2")
 
-    assert here.state.reservation_of(second) is None
+    assert here.state.reservations.of(second) is None
     found = here.state.replacement_of("uid-old")
     assert found is not None
     assert found.uid == "uid-new"
 
     here.state.forget(new)  # the binding failed
-    assert here.state.reservation_of(second) is not None
+    assert here.state.reservations.of(second) is not None
 
 
 def test_a_replacement_that_is_deleted_leaves_the_room_kept() -> None:
@@ -75,7 +75,7 @@ def test_a_replacement_that_is_deleted_leaves_the_room_kept() -> None:
     assert here.state.replacement_of("uid-old") is not None
     here.state.apply(PodDeleted(pod("new", on="n2")))
     assert here.state.replacement_of("uid-old") is None
-    assert here.state.reservation_of(here.add(pod("third"))) is not None
+    assert here.state.reservations.of(here.add(pod("third"))) is not None
 
 
 def test_the_old_pod_and_pods_of_others_do_not_take_it() -> None:

@@ -18,25 +18,21 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.traffic import PeerTraffic
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Counted,
     Decided,
     Entry,
     Learnt,
     Missed,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
-    Tested,
     Used,
 )
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent
+from leadline_controller.telemetry.state import Agent, Born, Pinged, Reported, Tested
 
 KINDS = get_args(Recorded)
 _PLAIN: Mapping[object, st.SearchStrategy[Any]] = {

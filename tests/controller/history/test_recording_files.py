@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from leadline_controller.framework import ports
 from leadline_controller.framework.cluster_objects import Claim
 from leadline_controller.framework.model import Pod
-from leadline_controller.history.recorded import Began, Changed, Entry, Missed, Recorded, Reported
+from leadline_controller.history.recorded import Began, Changed, Entry, Missed, Recorded
 from leadline_controller.history.recording_blocks import (
     BlockError,
     decode_block,
@@ -35,6 +35,7 @@ from leadline_controller.history.recording_files import (
     write_recording,
 )
 from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.state import Reported
 
 from tests.controller.history.recorded_values import BEGAN, KINDS, entries, stamp, story, values
 

@@ -15,19 +15,16 @@ from leadline_controller.framework.ports import (
     PodDeleted,
     Relisted,
 )
-from leadline_controller.history import recorded, recording_ring
 from leadline_controller.history import recording as recording_module
+from leadline_controller.history import recording_ring
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Decided,
     Entry,
     Missed,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
 )
 from leadline_controller.history.recording import Recording
 from leadline_controller.history.recording_files import (
@@ -38,7 +35,8 @@ from leadline_controller.history.recording_files import (
 )
 from leadline_controller.history.recording_ring import RecordingSettings, Ring
 from leadline_controller.history.recording_start import Start
-from leadline_controller.telemetry.state import TimesToLive
+from leadline_controller.telemetry import state as telemetry_state
+from leadline_controller.telemetry.state import Born, Pinged, Reported, TimesToLive
 
 from tests.controller.history.recorded_values import BEGAN, report, story
 from tests.support.leadership import Leads
@@ -193,10 +191,10 @@ def test_a_start_has_what_a_replay_needs(tmp_path: Path) -> None:
     rounds = [each for each in found if isinstance(each, Pinged)]
     assert [each.rounds["b"].rtt_ms for each in rounds] == [17.5, 18.5, 19.5]
     # Of the last half hour and of boards that are still there; old pulls tell no speed of a link.
-    assert len([each for each in found if isinstance(each, recorded.Tested)]) == 20
+    assert len([each for each in found if isinstance(each, telemetry_state.Tested)]) == 20
     assert all(each.pull.is_old for each in found if isinstance(each, Pulled))
     later = [each.what for each in start.entries(began, at_s + 3600)]
-    assert not any(isinstance(each, Pinged | recorded.Tested) for each in later)
+    assert not any(isinstance(each, Pinged | telemetry_state.Tested) for each in later)
 
 
 def test_invented_boards_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from leadline_controller.history.log import BOUND, PENDING, DecisionLog
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.store import HistorySettings
 from leadline_controller.history.times import Moment
-from leadline_controller.inspect.parts import NoCounts
 from leadline_controller.inspect.server import InspectionServer
 from leadline_controller.probing.budgets import PlannedTest
 from leadline_controller.probing.scheduler import ProbingStatus
@@ -40,6 +39,7 @@ from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.session import BrokerStatus
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_controller.telemetry.traffic import TrafficReports
 from leadline_controller.traffic.graph import TrafficGraph
 from leadline_wire.v1 import control_pb2 as pb
 
@@ -94,7 +94,7 @@ class FakeParts:
     shadow: Any = None
     history: Any = None
     recording: Any = None
-    traffic_graph: Any = field(default_factory=NoCounts)
+    traffic_graph: Any = field(default_factory=lambda: TrafficGraph(TrafficReports()))
 
     def __post_init__(self) -> None:
         harness = self.harness
@@ -112,9 +112,8 @@ class FakeParts:
         self.heartbeats: Any = SimpleNamespace(late=lambda: list(self.stuck))
         self.image_lookup: Any = SimpleNamespace(statuses=lambda: harness.registries)
         nobody = SimpleNamespace(refusal=lambda _address, _node: None)
-        self.probe_scheduler: Any = SimpleNamespace(
-            budget=lambda _now_s: harness.budget, address_policy=self.address_policy or nobody
-        )
+        self.address_policy = self.address_policy or nobody
+        self.probe_scheduler: Any = SimpleNamespace(budget=lambda _now_s: harness.budget)
         if self.rescheduler is None:
             step = DecisionStep(self.state, self.telemetry, self.decisions, self.rule, self.clock)
             self.rescheduler = Rescheduler(

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from leadline_controller.cli.__main__ import run
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
-from leadline_controller.history import recorded as recorded_module
-from leadline_controller.history.recorded import Born, Changed, Decided, Entry, Reported
+from leadline_controller.history.recorded import Changed, Decided, Entry
 from leadline_controller.history.recording_files import (
     RecordingError,
     path_of,
@@ -27,7 +26,8 @@ from leadline_controller.history.recording_files import (
 from leadline_controller.map import past
 from leadline_controller.map.feed import Feed, Recorded
 from leadline_controller.map.recorded import RecordedParts, serving
-from leadline_controller.telemetry.state import Agent
+from leadline_controller.telemetry import state as telemetry_state
+from leadline_controller.telemetry.state import Agent, Born, Reported
 
 from tests.controller.history.recorded_values import BEGAN, entries, report, stamp, story
 
@@ -153,7 +153,7 @@ async def test_an_agent_that_reports_is_online_until_it_is_silent(tmp_path: Path
     for at_s, what in story(20)[:-1]:
         if isinstance(what, Born):
             what = replace(what, stamp=replace(what.stamp, retained=True))
-        is_of_b = isinstance(what, recorded_module.Tested) or (
+        is_of_b = isinstance(what, telemetry_state.Tested) or (
             isinstance(what, Reported) and what.node == "b"
         )
         if not (is_of_b and at_s > silent_s):

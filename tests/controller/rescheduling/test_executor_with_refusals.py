@@ -330,8 +330,8 @@ async def test_a_controller_that_takes_over_knows_whose_place_a_replacement_has(
     stage.api.errors["scale down"] = InvalidError("422: no")
     await stage.move(30, lambda _: None)
     replacement = stage.pod("n2")
-    assert stage.state.replaced_by(replacement.uid) is None
+    assert stage.state.reservations.replaced_by(replacement.uid) is None
     await stage.executor.adopt()
-    moved = stage.state.replaced_by(replacement.uid)
+    moved = stage.state.reservations.replaced_by(replacement.uid)
     assert moved is not None
     assert (moved.node_name, moved.deletion_cost) == ("n1", 7)  # and not that of the first to go

@@ -12,12 +12,13 @@ from xml.etree import ElementTree
 
 import pytest
 from leadline_controller.cli.errors import BadInput, Failed
+from leadline_controller.cli.output import check_writable
 from leadline_lab.replay import verdict
 from leadline_lab.replay.comparison import Difference, Estimate, compare
 from leadline_lab.replay.measures import MEASURES, READY
 from leadline_lab.replay.outcomes import Outcome
 from leadline_lab.replay.page import page
-from leadline_lab.replay.report import check_writable, show, to_csv, to_dict
+from leadline_lab.replay.report import show, to_csv, to_dict
 
 from tests.docs.site import remote
 from tests.lab.replay.synthetic import DACS, IMAGE_LOCALITY, KUBE_DEFAULT, NETSCHED, outcomes
@@ -280,6 +281,6 @@ def test_what_cannot_be_compared_or_written_is_said_in_a_line(
     with pytest.raises(Failed, match="give a place to write to"):
         show(day[:1], "json", html=tmp_path / "file" / "page.html")
     with pytest.raises(BadInput, match=r"--plot .*file: .*give a place to write to"):
-        check_writable(tmp_path / "file", None)
-    check_writable(tmp_path / "plots", tmp_path / "pages" / "page.html")
+        check_writable("--plot", tmp_path / "file")
+    check_writable("--plot", tmp_path / "pages" / "plots")
     assert [x.name for x in sorted(tmp_path.rglob("*"))] == ["file", "pages", "plots"]

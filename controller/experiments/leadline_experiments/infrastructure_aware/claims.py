@@ -146,7 +146,8 @@ def _gains(table: Table) -> list[Claim]:
     def pulled_more(name: str) -> float:
         return (table[name][stored] / table[_LAYER][stored] - 1) * 100
 
-    hits = {name: _hit_rate(table[name]) for name in METHODS}
+    had, pulled = "cache_hits", "cache_misses"
+    hits = {n: table[n][had] / (table[n][had] + table[n][pulled]) * 100 for n in METHODS}
     return [
         claim(_TEXT, average, image, "Image Locality against kube.", 6.0),
         claim(
@@ -176,10 +177,6 @@ def _gains(table: Table) -> list[Claim]:
             for name, paper in ((_KUBE, 20.0), (_LAYER, 37.29), (_INFRA, 38.31))
         ),
     ]
-
-
-def _hit_rate(row: Mapping[str, float]) -> float:
-    return row["cache_hits"] / (row["cache_hits"] + row["cache_misses"]) * 100
 
 
 def _counts(table: Table, draws: Mapping[str, Draws]) -> list[Claim]:

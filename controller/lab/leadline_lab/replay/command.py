@@ -12,6 +12,7 @@ from leadline_controller.cli.errors import BadInput
 from leadline_controller.cli.output import (
     Format,
     cell,
+    check_writable,
     emit,
     output_options,
     progress,
@@ -89,7 +90,9 @@ def replay(
             if check:
                 _check(files, output)
                 return
-            report.check_writable(plot, html)
+            for option, folder in (("--plot", plot), ("--html", html and html.parent)):
+                if folder is not None:
+                    check_writable(option, folder)
             report.show(_outcomes(files, strategies, given, seeds), output, plot, html)
     except (OptionError, PluginError, RecordingError, ReplayError) as error:
         raise BadInput(str(error)) from None

@@ -124,14 +124,6 @@ def _on_edge(pod: PodOutcome, outcome: Outcome) -> float | None:
     return float(outcome.tiers.get(pod.node, EDGE) == EDGE)
 
 
-def _over_boards(outcome: Outcome) -> Values:
-    return _variation(outcome, {node: node for node in nodes(outcome)})
-
-
-def _over_zones(outcome: Outcome) -> Values:
-    return _variation(outcome, {node: zone for node, zone in outcome.zones.items() if zone})
-
-
 def _variation(outcome: Outcome, groups: Mapping[str, str]) -> Values:
     """The coefficient of variation of the pods per board of each group, as its mean over each
     cell of time in which there is a pod. groups: node -> group."""
@@ -254,7 +246,7 @@ MEASURES: Sequence[Measure] = (
         "The standard deviation of the pods per board, over their mean, at each moment, and then "
         "the mean over time; 0 is perfectly even.",
         ("the spread over boards is", "more even", "less even"),
-        _over_boards,
+        lambda outcome: _variation(outcome, {node: node for node in nodes(outcome)}),
         has_worst=False,
     ),
     Measure(
@@ -263,7 +255,7 @@ MEASURES: Sequence[Measure] = (
         "",
         "The same over zones, with the pods per board of each zone.",
         ("the spread over zones is", "more even", "less even"),
-        _over_zones,
+        lambda outcome: _variation(outcome, {n: zone for n, zone in outcome.zones.items() if zone}),
         has_worst=False,
     ),
     Measure(

@@ -27,22 +27,6 @@ if TYPE_CHECKING:  # rich is slow to import, and JSON does not need it
     from rich.console import RenderableType
 
 
-def check_writable(plot: Path | None, html: Path | None) -> None:
-    """For before the replay, which may take minutes. Raises BadInput."""
-    for option, folder in (("--plot", plot), ("--html", html and html.parent)):
-        if folder is None:
-            continue
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            probe = folder / ".leadline"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise BadInput(
-                f"{option} {folder}: {error.strerror}: give a place to write to"
-            ) from None
-
-
 def show(
     outcomes: Sequence[Outcome],
     output: Format | Literal["csv"],

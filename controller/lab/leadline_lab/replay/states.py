@@ -15,23 +15,26 @@ from leadline_controller.framework.traffic import Traffic
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.recorded import (
     Began,
-    Born,
     Changed,
     Counted,
     Entry,
     Learnt,
-    Pinged,
     Pulled,
     Recorded,
-    Reported,
-    Tested,
     Used,
 )
 from leadline_controller.preferences import rule as preference_rule
 from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.coordinates import RttEstimates
-from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import (
+    Born,
+    Pinged,
+    Reported,
+    TelemetryState,
+    Tested,
+    TimesToLive,
+)
 
 from leadline_lab.replay.kube_scheduler import KubeScheduler
 
@@ -123,15 +126,9 @@ class States:
         match entry.what:
             case Changed(change):
                 event = self.cluster.apply(change)
-            case Born(agent, stamp):
-                telemetry.birth(agent, stamp)
-            case Reported(node, stamp, reading):
-                telemetry.report(node, stamp, reading)
-            case Pinged(node, stamp, rounds):
-                self._is_pinged = True
-                telemetry.rtts(node, stamp, rounds)
-            case Tested(test):
-                telemetry.bandwidth(test)
+            case Born() | Reported() | Pinged() | Tested():
+                self._is_pinged |= isinstance(entry.what, Pinged)
+                telemetry.take(entry.what)
             case Pulled(pull):
                 if (mbps := self.cluster.images.observe(pull)) is not None:
                     telemetry.pulled(pull.node, mbps, entry.at_s)

@@ -24,15 +24,7 @@ from leadline_controller.cli.output import (
     track,
 )
 from leadline_controller.framework.ports import NodeChanged, PodChanged, Relisted
-from leadline_controller.history.recorded import (
-    Began,
-    Born,
-    Changed,
-    Decided,
-    Entry,
-    Missed,
-    Reported,
-)
+from leadline_controller.history.recorded import Began, Changed, Decided, Entry, Missed
 from leadline_controller.history.recording_export import File, export, file_of
 from leadline_controller.history.recording_files import (
     Damage,
@@ -40,6 +32,7 @@ from leadline_controller.history.recording_files import (
     read_recording,
     recordings,
 )
+from leadline_controller.telemetry.state import Born, Reported
 
 _FOLDER = Path("/var/lib/leadline-controller/recordings")
 _MIB = 2**20

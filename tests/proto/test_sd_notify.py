@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leadline_agent.notify import Notifier
+from leadline_wire.sd_notify import Notifier
 
 
 @pytest.fixture
