@@ -192,5 +192,5 @@ class Process:
 def write_older_version(path: Path) -> None:
     """A database as the version before wrote it."""
     path.parent.mkdir(parents=True)
-    older = Path(__file__).parents[1] / "controller/history/decisions-version-3.db.gz"
+    older = Path(__file__).parents[1] / "controller/history/decisions-version-2.db.gz"
     path.write_bytes(gzip.decompress(older.read_bytes()))

@@ -255,14 +255,19 @@ def encode(explanation: Explanation) -> bytes:
 
 def decode(data: bytes) -> Explanation:
     """Decode an explanation. Raises ValueError for any other data."""
-    unpacking = zlib.decompressobj()
     try:
-        found = unpacking.decompress(data, MAX_BYTES + 1)
-        if len(found) > MAX_BYTES or not unpacking.eof:
-            raise ValueError("it is too long, or has no end")
-        return msgspec.json.decode(found, type=Explanation, dec_hook=_column)
+        return msgspec.json.decode(unpacked(data), type=Explanation, dec_hook=_column)
     except (zlib.error, ValueError, RecursionError) as error:
         raise ValueError(f"no explanation of a decision: {error}") from None
+
+
+def unpacked(data: bytes) -> bytes:
+    """What was compressed. Raises ValueError if that is too long or cut off, and zlib.error."""
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(data, MAX_BYTES + 1)
+    if len(found) > MAX_BYTES or not unpacking.eof:
+        raise ValueError("it is too long, or has no end")
+    return found
 
 
 def _column(_: type, numbers: list[float | None]) -> Floats:

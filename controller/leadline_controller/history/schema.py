@@ -1,8 +1,8 @@
 """The tables of the file, and checks whether a file is ours and undamaged.
 
-A file carries the version of its tables. One of the release before gets the tables that it lacks in
-one transaction, so a file is never between two versions. A still older one is set aside as a
-damaged one is. A file of a newer version, or of another program, is not changed.
+A file carries the version of its tables. One of an older version is converted in one transaction,
+so a file is never between two versions. A file of a newer version, or of another program, is not
+changed.
 """
 
 import os
@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+from leadline_controller.history import older
+
 APPLICATION_ID = 0x4C454144  # "LEAD"
 VERSION = 5
-_OLDEST, _WITH_SHADOWS = 3, 4  # of release 0.2.0; the version that began to have shadows
 # A higher version is a flipped bit and no newer Leadline.
 _LATEST_VERSION = 1000
 _MAGIC = b"SQLite format 3\x00"
@@ -165,8 +166,6 @@ def _check_ours(connection: sqlite3.Connection) -> int:
         raise ForeignFileError("a newer Leadline wrote it")
     if not 0 <= version <= _LATEST_VERSION or bool(version) != bool(tables):
         raise CorruptFileError(f"it has no tables of version {version}")
-    if 0 < version < _OLDEST:
-        raise CorruptFileError("a Leadline before 0.2.0 wrote it")
     return int(version)
 
 
@@ -189,15 +188,27 @@ def _check_structure(connection: sqlite3.Connection) -> None:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Create the tables that are not there yet. Raises as `opened`."""
+    """Create the tables, or convert those of an older version. Raises as `opened`."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         version = _check_ours(connection)
         if version == VERSION:
             return
-        statements = () if version else (_BOOTS, *_DECISIONS, _SERIES)
-        for statement in (*statements, *(_SHADOWS if version < _WITH_SHADOWS else ())):
-            connection.execute(statement)
+        if not version:
+            connection.execute(_BOOTS)
+        if version < older.WITH_SERIES:
+            connection.execute(_SERIES)
+        if version < older.WITH_RECORDS:
+            rows = older.begin(connection) if version else iter(())
+            for statement in _DECISIONS:
+                connection.execute(statement)
+            for row in rows:
+                connection.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            if version:
+                older.end(connection)
+        if version < older.WITH_SHADOWS:
+            for statement in _SHADOWS:
+                connection.execute(statement)
         connection.execute(_TRAFFIC)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -1,5 +1,6 @@
 """The store on disks that are full, missing or broken, and with files of older versions."""
 
+import gzip
 import logging
 import resource
 import sqlite3
@@ -9,13 +10,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from leadline_controller.history import schema
+from leadline_controller.history import older
 from leadline_controller.history.record import OutcomeChange
 from leadline_controller.history.store import Store
+from leadline_controller.telemetry.series import COARSE, FINE
 
-from tests.controller.history.decision_builder import Machine, names
+from tests.controller.history.decision_builder import UNIX_S, Machine, ended, names
 
 MINUTE_S = 61.0
+OLDER = Path(__file__).with_name("decisions-version-2.db.gz")
 
 
 @pytest.fixture
@@ -319,20 +322,77 @@ def test_a_row_that_cannot_be_read_costs_only_itself(tmp_path: Path, machine: Ma
 # Older files.
 
 
-def test_a_file_of_before_the_last_release_is_set_aside(
+def put_older(path: Path) -> None:
+    path.write_bytes(gzip.decompress(OLDER.read_bytes()))
+
+
+def check_converted(kept: Store, *, series: bool = True) -> None:
+    records, _ = ended(kept.since(None, 10))
+    assert [(each.pod, each.node, each.outcome, each.times) for each in records] == [
+        ("default/placed", "n1", "bound", 1),
+        ("default/stuck", None, "pending", 3),
+        ("default/plain", "n2", "failed: 503", 1),
+    ]
+    assert records[1].last.up_s - records[1].first.up_s == 60.0
+    assert records[2].last.boot == "boot-2"
+    assert records[2].why == "é ✓"
+    assert records[1].options["beta_cs"] == 1e-6
+    (placed,), (stuck,) = kept.about("default/placed", 9), kept.about("default/stuck", 9)
+    explained = placed.explain()
+    assert (explained.nodes, explained.total.tolist()) == (("n1", "n2", "n3"), [10.0, 0.0, 0.0])
+    assert explained.ages_s["bandwidth"].tolist() == [70.0] * 3
+    assert explained.measured["cpu_percent"].tolist() == [50.0] * 3
+    assert explained.reasons == {"n4": ("NodeUnschedulable: the node is cordoned",)}
+    assert stuck.explain().failing == {"NodeUnschedulable": 1, "NodeResourcesFit": 4}
+    found = kept.series("n1", 0, int(UNIX_S) + 900)
+    assert [each.resolution for each in found] == ([COARSE, FINE] if series else [])
+
+
+def test_a_file_of_the_version_before_is_converted_once(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "d.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "CREATE TABLE decisions (id INTEGER PRIMARY KEY);"
-            f"PRAGMA application_id = {schema.APPLICATION_ID}; PRAGMA user_version = 2"
-        )
-    before = path.read_bytes()
-    kept = machine.store(path)
-    kept.write([machine.record("new")])
-    assert (names(kept), kept.problem) == (["new"], "")
+    put_older(tmp_path / "d.db")
+    for _ in range(2):
+        kept = machine.store(tmp_path / "d.db")
+        check_converted(kept)
+        kept.close()
+    assert caplog.messages == []
+    assert [each.name for each in tmp_path.iterdir()] == ["d.db"]
+
+
+def test_a_file_of_the_first_version_is_converted(tmp_path: Path, machine: Machine) -> None:
+    put_older(tmp_path / "d.db")
+    with closing(sqlite3.connect(tmp_path / "d.db")) as connection:
+        connection.executescript("DROP TABLE series; PRAGMA user_version = 1")
+    kept = machine.store(tmp_path / "d.db")
+    check_converted(kept, series=False)
     kept.close()
-    assert (tmp_path / "d.db.corrupt").read_bytes() == before
-    assert len(caplog.messages) == 1
-    assert "a Leadline before 0.2.0 wrote it" in caplog.messages[0]
+
+
+def test_an_older_file_is_converted_completely_or_not_at_all(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_older(tmp_path / "d.db")
+
+    def broken(_: sqlite3.Connection) -> None:
+        raise OSError(5, "the power went")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(older, "end", broken)
+        kept = machine.store(tmp_path / "d.db")
+        assert kept.problem == "the power went"
+        kept.close()
+    kept = machine.store(tmp_path / "d.db")
+    check_converted(kept)
+    kept.close()
+
+
+def test_an_unreadable_row_of_an_older_file_is_left_out(tmp_path: Path, machine: Machine) -> None:
+    put_older(tmp_path / "d.db")
+    with closing(sqlite3.connect(tmp_path / "d.db")) as connection, connection:
+        connection.execute("UPDATE decisions SET times = 'often' WHERE pod = 'default/stuck'")
+        connection.execute("UPDATE decisions SET account = x'00' WHERE pod = 'default/placed'")
+    kept = machine.store(tmp_path / "d.db")
+    assert names(kept) == ["placed", "plain"]
+    assert kept.about("default/placed", 1)[0].explain().nodes == ()
+    kept.close()
