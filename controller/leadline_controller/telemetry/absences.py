@@ -48,13 +48,13 @@ class Absences(NamedTuple):
     exp(-t / MEMORY_S)."""
 
     waited_s2: float = 0.0  # of the requests, if one came each second
-    count: float = 0.0
+    ended: float = 0.0  # how many
     at_s: float = -inf
 
     def after(self, away_s: float, now_s: float) -> "Absences":
         """With one more, which ends now."""
         left = exp(min((self.at_s - now_s) / MEMORY_S, 0.0))
-        return Absences(left * self.waited_s2 + away_s**2 / 2, left * self.count + 1.0, now_s)
+        return Absences(left * self.waited_s2 + away_s**2 / 2, left * self.ended + 1.0, now_s)
 
 
 def waits_ms(absences: Floats, now_s: float) -> Floats:
@@ -62,9 +62,9 @@ def waits_ms(absences: Floats, now_s: float) -> Floats:
 
     One absence is no rate, as boards are restarted on purpose: of k as long as each other k - 1
     count, which is also what the rate between the first and the last of them is worth."""
-    waited_s2, count, at_s = absences.T
+    waited_s2, ended, at_s = absences.T
     left = np.exp(np.minimum((at_s - now_s) / MEMORY_S, 0.0))
-    counted = count * left
+    counted = ended * left
     share = np.maximum(counted - 1.0, 0.0) / np.maximum(counted, 1.0)
     found: Floats = 1000.0 * share * left * waited_s2 / MEMORY_S
     return found

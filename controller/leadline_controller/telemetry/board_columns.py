@@ -51,7 +51,7 @@ class BoardColumns:
         # Of each slot the times and the error of its throttling, and when they were reported.
         self._throttling = np.tile((*UNTHROTTLED, -np.inf), (64, 1))
         self._most_mhz: dict[int, float] = {}  # slot -> the highest frequency that it reported
-        self._absences = np.tile(Absences(), (64, 1))  # a row for each slot
+        self._absences = np.tile((*Absences(),), (64, 1))  # a row for each slot
         self._ttl_s = np.full(len(self.names), report_s)
         self._ttl_s[_BANDWIDTH] = bandwidth_s
         self._used_slots = 0
@@ -72,7 +72,7 @@ class BoardColumns:
             self._changes = np.concatenate((self._changes, np.zeros_like(self._changes)))
             empty = np.tile((*UNTHROTTLED, -np.inf), (slot, 1))
             self._throttling = np.concatenate((self._throttling, empty))
-            self._absences = np.concatenate((self._absences, np.tile(Absences(), (slot, 1))))
+            self._absences = np.concatenate((self._absences, np.tile((*Absences(),), (slot, 1))))
         return slot
 
     def free(self, slot: int) -> None:
