@@ -57,7 +57,7 @@ class Absences(NamedTuple):
         return Absences(left * self.waited_s2 + away_s**2 / 2, left * self.ended + 1.0, now_s)
 
 
-def waits_ms(absences: Floats, now_s: float) -> Floats:
+def absence_waits_ms(absences: Floats, now_s: float) -> Floats:
     """What a request waits on average, ms, shape (n,). absences: a row for each board.
 
     One absence is no rate, as boards are restarted on purpose: of k as long as each other k - 1

@@ -10,7 +10,7 @@ from math import inf, pi, sqrt
 import numpy as np
 
 from leadline_controller.framework.view import METRICS, Bools, Floats, Ints, NodeMetrics
-from leadline_controller.telemetry.absences import Absences, waits_ms
+from leadline_controller.telemetry.absences import Absences, absence_waits_ms
 from leadline_controller.telemetry.bandwidth_tests import AGREEING_SHARE
 from leadline_controller.telemetry.collectors import columns
 from leadline_controller.telemetry.link_bandwidth import LinkBandwidth
@@ -160,7 +160,7 @@ class BoardColumns:
         errors[:, _BANDWIDTH] = (1 - AGREEING_SHARE) / 2 * np.nan_to_num(read_mbps)
         errors.flags.writeable = False
         times, error = self._throttling_of(slots, now_s)
-        absence_ms = waits_ms(self._absences[slots], now_s)
+        absence_ms = absence_waits_ms(self._absences[slots], now_s)
         absence_ms[slots < 0] = 0.0
         return NodeMetrics(
             **metrics,

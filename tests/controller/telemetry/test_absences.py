@@ -11,7 +11,7 @@ from leadline_controller.telemetry.absences import (
     Absences,
     Heard,
     absence_s,
-    waits_ms,
+    absence_waits_ms,
 )
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
@@ -46,7 +46,7 @@ def waits_after(absences: list[tuple[float, float]], now_s: float) -> float:
     kept = Absences()
     for end_s, away_s in absences:
         kept = kept.after(away_s, end_s)
-    return float(waits_ms(np.array([kept]), now_s)[0])
+    return float(absence_waits_ms(np.array([kept]), now_s)[0])
 
 
 def test_a_wait_is_worked_out_by_hand() -> None:
