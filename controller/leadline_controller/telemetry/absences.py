@@ -27,18 +27,23 @@ class Heard(NamedTuple):
     at_s: float = -inf
     boot_id: bytes = b""
     session: int = 0
+    silent_s: float = 0.0  # for how long in all no board said anything until then
 
 
 def absence_s(before: Heard, now: Heard, interval_s: float) -> float | None:
     """For how long users of the board waited at most, with the restart of its pods; None if it was
     not away. before: its message before this one. interval_s: between its reports."""
-    gap_s = now.at_s - before.at_s
+    silent_s = now.silent_s - before.silent_s
+    gap_s = now.at_s - before.at_s - silent_s
     if not 0.0 <= gap_s < inf:
         return None
     if now.boot_id != before.boot_id:
         return min(gap_s, _LONGEST_S) + RESTART_S
-    # Another session of the same boot: the agent restarted, and the board's pods ran on.
-    if now.session != before.session or gap_s <= max(LEAST_AWAY_S, _INTERVALS * interval_s):
+    # Another session of the same boot: the agent restarted, and the board's pods ran on. After a
+    # silence of all, the broker's, boards come back one after the other.
+    if now.session != before.session or silent_s:
+        return None
+    if gap_s <= max(LEAST_AWAY_S, _INTERVALS * interval_s):
         return None
     return min(gap_s, _LONGEST_S)
 

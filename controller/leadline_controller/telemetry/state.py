@@ -116,9 +116,7 @@ class _Record:
     clock_ahead_s: float | None = None
     birth_session: tuple[bytes, int] | None = None
     last_seen_s: float = -np.inf
-    heard: Heard = field(
-        default_factory=Heard
-    )  # on a clock that stands still while no board says anything
+    heard: Heard = field(default_factory=Heard)  # its last message that was no copy
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
@@ -179,8 +177,8 @@ class TelemetryState:
         self._members: frozenset[str] | None = None
         self._non_members = 0  # records of names that are not members
         self._now_s = self._cleaned_s = self._dropped_s = -np.inf
-        # When the last message of any board came, and for how long in all none came before it: the
-        # broker or this process was away then.
+        # When the last message of any board came, and for how long in all none came: the broker or
+        # this process was away then.
         self._heard_s, self._silent_s = -np.inf, 0.0
 
     # Membership: called by the event loop.
@@ -601,7 +599,7 @@ class TelemetryState:
         if LEAST_AWAY_S < (silent_s := now_s - self._heard_s) < np.inf:
             self._silent_s += silent_s
         self._heard_s = now_s
-        heard = Heard(now_s - self._silent_s, stamp.boot_id, stamp.session)
+        heard = Heard(now_s, stamp.boot_id, stamp.session, self._silent_s)
         away_s = absence_s(record.heard, heard, record.agent.interval_s)
         record.heard = heard
         if away_s is not None:

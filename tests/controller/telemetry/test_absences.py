@@ -32,6 +32,9 @@ BOOT, OTHER = bytes(16), bytes([1] * 16)
         # The pods are elsewhere then.
         (Heard(0.0, BOOT, 1), Heard(9000.0, BOOT, 1), 10.0, 300.0),
         (Heard(0.0, BOOT, 1), Heard(9000.0, OTHER, 2), 10.0, 320.0),
+        # The broker was away for 50 s, and this board came back after others.
+        (Heard(0.0, BOOT, 1), Heard(100.0, BOOT, 1, 50.0), 10.0, None),
+        (Heard(0.0, BOOT, 1, 50.0), Heard(100.0, OTHER, 2, 80.0), 10.0, 90.0),
         (Heard(50.0, BOOT, 1), Heard(10.0, OTHER, 2), 10.0, None),
     ],
 )
@@ -115,11 +118,12 @@ def test_a_board_that_restarts_again_and_again_costs_more_the_oftener_it_does() 
 
 
 def silences(boards: TelemetryBuilder, *, is_broker: bool) -> float:
-    """What b costs, ms, if it says nothing for 2 of each 20 minutes; or if nobody does."""
+    """What b costs, ms, if it says nothing for 2 of each 20 minutes; or if nobody does for half of
+    that, and b comes back last."""
     for now_s in range(0, 7200, 10):
         advance(boards, float(now_s))
         is_silent = now_s % 1200 >= 1080
-        if not (is_silent and is_broker):
+        if not (is_silent and is_broker) or now_s % 1200 >= 1140:
             boards.report("a", 1.0, at_s=now_s)
         if not is_silent:
             boards.report("b", 1.0, at_s=now_s)
