@@ -159,7 +159,7 @@ def _ablations(
         for name, each in beside.items():
             yield scenario, told, name, each
         for term in TERMS:
-            if scenario in (term, MIXED):
+            if term in SCENARIOS[scenario]:
                 yield scenario, told, term, Leadline(without=term)
 
 
