@@ -600,7 +600,7 @@ class TelemetryState:
             self._silent_s += silent_s
         self._heard_s = now_s
         heard = Heard(now_s, stamp.boot_id, stamp.session, self._silent_s)
-        away_s = absence_s(record.heard, heard, record.agent.interval_s)
+        away_s = absence_s(record.heard, heard, record.agent.interval_s or self.ttl.report_s)
         record.heard = heard
         if away_s is not None:
             self._columns.away(record.slot, away_s, now_s)

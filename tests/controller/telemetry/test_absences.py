@@ -117,9 +117,10 @@ def test_a_board_that_restarts_again_and_again_costs_more_the_oftener_it_does() 
     assert 0.0 < twice < often
 
 
-def silences(boards: TelemetryBuilder, *, is_broker: bool) -> float:
+def silences(boards: TelemetryBuilder, *, is_broker: bool, interval_s: int = 10) -> float:
     """What b costs, ms, if it says nothing for 2 of each 20 minutes; or if nobody does for half of
     that, and b comes back last."""
+    boards.birth("b", interval_s=interval_s)
     for now_s in range(0, 7200, 10):
         advance(boards, float(now_s))
         is_silent = now_s % 1200 >= 1080
@@ -136,15 +137,21 @@ def test_a_silence_of_all_is_the_brokers_and_of_one_the_boards() -> None:
     assert silences(TelemetryBuilder(), is_broker=False) > 1000
 
 
+@pytest.mark.parametrize("interval_s", [0, 60])
+def test_a_board_that_reports_seldom_or_does_not_say_how_often_is_not_away(interval_s: int) -> None:
+    assert silences(TelemetryBuilder(), is_broker=False, interval_s=interval_s) == 0.0
+
+
 def test_a_retained_birth_does_not_show_that_a_board_is_back() -> None:
     boards = TelemetryBuilder()
     for at in range(4):
         advance(boards, 1000.0 * at)
         boards.report("a", 1.0, at_s=1000.0 * at)
         boards.report("b", 1.0, at_s=1000.0 * at)
+        boards.birth("b", interval_s=10)
         advance(boards, 1000.0 * at + 20.0)
         boards.report("a", 1.0, at_s=1000.0 * at + 20)
-        boards.birth("b", retained=True)
+        boards.birth("b", interval_s=10, retained=True)
         advance(boards, 1000.0 * at + 40.0)
         boards.report("a", 1.0, at_s=1000.0 * at + 40)
         boards.report("b", 1.0, at_s=1000.0 * at + 40)
