@@ -20,6 +20,7 @@ from leadline_experiments.leadline.simulation import (
     ALIKE,
     DISTURBANCES,
     EXACT,
+    HINDRANCES,
     MIXED,
     PODS_PLACED,
     SCENARIOS,
@@ -73,6 +74,29 @@ def test_a_full_board_costs_at_most_the_share_that_a_pod_requests() -> None:
     pod = replace(cluster.pods[0], requests={**cluster.pods[0].requests, CPU: 500})
     (one,) = waits_ms(full, [Placed(pod, 1, 0.0)])
     assert one == pytest.approx(50 * 2 + 1 + 250 / 94, abs=0.01)
+
+
+def test_a_hindered_board_costs_its_time_and_its_absences() -> None:
+    cluster = draw_cluster(ALIKE, 0)
+    pod = replace(cluster.pods[0], requests={**cluster.pods[0].requests, CPU: 200})
+    slow = replace(cluster, throttling=np.full(11, 2.0), absence_ms=np.full(11, 30.0))
+    (one,) = waits_ms(slow, [Placed(pod, 1, 0.0)])
+    # The pod keeps twice as much of the board busy.
+    rho = 0.1 + 2 * 0.05 / 4
+    work_ms = 2 * 50 * (1 + rho ** (10**0.5 - 1) / (4 * (1 - rho)))
+    assert one == pytest.approx(work_ms + 30 + 1 + 250 / 94, abs=0.01)
+
+
+@pytest.mark.parametrize("term", HINDRANCES)
+def test_what_the_controller_makes_of_hindrances_is_right_on_the_whole(term: str) -> None:
+    clusters = [draw_cluster(term, seed) for seed in range(30)]
+    true = np.concatenate([each.throttling - 1 + each.absence_ms for each in clusters])
+    told = np.concatenate(
+        [np.array(each.told_throttling)[:, 0] - 1 + each.told_absence_ms for each in clusters]
+    )
+    assert 0.2 < (true > 0).mean() < 0.4
+    assert told.sum() == pytest.approx(true.sum(), rel=0.2)
+    assert not told[true == 0].any()
 
 
 def waits(strategy: Leadline | KubeDefault, scenario: str, told: Disturbance) -> float:

@@ -6,7 +6,7 @@ measurement is NaN, never zero.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from math import log, sqrt
 from types import MappingProxyType
@@ -34,6 +34,10 @@ def deviations_off(count: int) -> float:
     return 1.0 + sqrt(2.0 * log(count))
 
 
+# A pod that was killed, or whose board restarted, serves again after so long.
+RESTART_S = 20.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeMetrics:
     """The agents' measurements, one column each, shape (n,), NaN if unknown or too old."""
@@ -56,6 +60,13 @@ class NodeMetrics:
     # The standard deviation of one reading, in the metric's unit, shape (n, m) with a column for
     # each of METRICS, 0 where unknown; shape (0, 0) if none is known, as in most snapshots.
     errors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    # How many times as long work takes on a board because it is throttled, 1 where it is not or
+    # nothing tells, and the standard deviation. Shape (0,) if no board is.
+    throttling: Floats = field(default_factory=lambda: np.zeros(0))
+    throttling_error: Floats = field(default_factory=lambda: np.zeros(0))
+    # What a request waits on average because the board goes away again and again, ms, 0 where it
+    # does not or nothing tells. Shape (0,) if no board does.
+    absence_ms: Floats = field(default_factory=lambda: np.zeros(0))
 
     def margins_of(self, metrics: Sequence[str], nodes: Ints) -> Floats | None:
         """How much worse than the best of `nodes` each of them may read in m metrics and still be
@@ -71,8 +82,8 @@ class NodeMetrics:
         return NodeMetrics(
             *(cpu, memory, sent, received, disk, bandwidth),
             *(self.measured_at_s, self.bandwidth_most_mbps),
-            self.bandwidth_host_limited,
-            self.errors,
+            *(self.bandwidth_host_limited, self.errors),
+            *(self.throttling, self.throttling_error, self.absence_ms),
         )
 
     @classmethod
@@ -87,9 +98,7 @@ class NodeMetrics:
 
 
 METRICS: tuple[str, ...] = tuple(
-    f.name
-    for f in fields(NodeMetrics)
-    if f.name not in ("measured_at_s", "bandwidth_most_mbps", "bandwidth_host_limited", "errors")
+    f.name for f in fields(NodeMetrics) if f.default is MISSING and f.default_factory is MISSING
 )
 
 

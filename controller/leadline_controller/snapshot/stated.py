@@ -38,6 +38,7 @@ NODE_FIELDS = (
     *("metric_ages_s", "metrics_with_assumed", "bandwidth_is_bound", "bandwidth_most_mbps"),
     *("bandwidth_host_limited", "recently_placed", "rates_unknown", "placed_in_run"),
     *("charged_in_run", "features", "download_queue", "pulls", "addresses"),
+    *("throttling", "throttling_error", "absence_ms"),
 )
 
 
@@ -122,6 +123,13 @@ def read_metrics(entries: Sequence[Fields]) -> NodeMetrics:
     if known("bandwidth_host_limited"):
         limited = [entry.flag("bandwidth_host_limited", default=False) for entry in entries]
         metrics = replace(metrics, bandwidth_host_limited=np.array(limited, dtype=np.bool_))
+    if known("throttling") or known("throttling_error"):
+        times = np.maximum(np.nan_to_num(_numbers(entries, "throttling"), nan=1.0), 1.0)
+        error = np.nan_to_num(_numbers(entries, "throttling_error"))
+        metrics = replace(metrics, throttling=times, throttling_error=error)
+    if known("absence_ms"):
+        absence_ms = np.nan_to_num(_numbers(entries, "absence_ms"))
+        metrics = replace(metrics, absence_ms=absence_ms)
     return metrics
 
 

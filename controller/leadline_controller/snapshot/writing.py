@@ -227,6 +227,9 @@ class _Columns:
             "bandwidth_host_limited": bool(view.measured.bandwidth_host_limited[at])
             if measured.bandwidth_host_limited.size
             else None,
+            "throttling": _other(measured.throttling, at, 1.0),
+            "throttling_error": _other(measured.throttling_error, at, 0.0),
+            "absence_ms": _other(measured.absence_ms, at, 0.0),
             "pulls": _known(
                 {
                     "mbps": _at(images.pull_mbps, at),
@@ -266,6 +269,12 @@ class _Columns:
 
 def _at(column: Floats, at: int) -> float:
     return float(column[at]) if at < column.size else float("nan")
+
+
+def _other(column: Floats, at: int, usual: float) -> float | None:
+    """The node's value; None if it is the usual one, as where the column is empty."""
+    value = float(column[at]) if column.size else usual
+    return None if value == usual else value
 
 
 def _known(values: Mapping[str, float]) -> dict[str, float]:

@@ -10,9 +10,11 @@ from math import inf, pi, sqrt
 import numpy as np
 
 from leadline_controller.framework.view import METRICS, Bools, Floats, Ints, NodeMetrics
+from leadline_controller.telemetry.absences import Absences, absence_waits_ms
 from leadline_controller.telemetry.bandwidth_tests import AGREEING_SHARE
 from leadline_controller.telemetry.collectors import columns
 from leadline_controller.telemetry.link_bandwidth import LinkBandwidth
+from leadline_controller.telemetry.throttling import UNTHROTTLED, throttling
 
 LINK, USED = "link_mbps", "used_mbps"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
@@ -22,6 +24,8 @@ _CHANGES, _ALL_CHANGES = 8, 64
 _MOST_CHANGE = 3.0
 # The mean change from one reading of the same to the next is 2 / sqrt(pi) standard deviations.
 _DEVIATIONS = sqrt(pi) / 2
+_NONE = np.zeros(0)
+_NONE.flags.writeable = False
 
 
 class BoardColumns:
@@ -44,6 +48,10 @@ class BoardColumns:
         # Mean change of each of METRICS, 0 if unknown: by board, shape (slots, m), and of all.
         self._changes = np.zeros((64, len(METRICS)))
         self._usual, self._counted = [0.0] * len(METRICS), [0] * len(METRICS)
+        # Of each slot the times and the error of its throttling, and when they were reported.
+        self._throttling = np.tile((*UNTHROTTLED, -np.inf), (64, 1))
+        self._most_mhz: dict[int, float] = {}  # slot -> the highest frequency that it reported
+        self._absences = np.tile((*Absences(),), (64, 1))  # a row for each slot
         self._ttl_s = np.full(len(self.names), report_s)
         self._ttl_s[_BANDWIDTH] = bandwidth_s
         self._used_slots = 0
@@ -62,16 +70,23 @@ class BoardColumns:
             limited = self._is_host_limited
             self._is_host_limited = np.concatenate((limited, np.zeros_like(limited)))
             self._changes = np.concatenate((self._changes, np.zeros_like(self._changes)))
+            empty = np.tile((*UNTHROTTLED, -np.inf), (slot, 1))
+            self._throttling = np.concatenate((self._throttling, empty))
+            self._absences = np.concatenate((self._absences, np.tile((*Absences(),), (slot, 1))))
         return slot
 
     def free(self, slot: int) -> None:
         """Empty the slot of a board that is gone."""
         self.values[slot], self.at_s[slot], self._changes[slot] = np.nan, -np.inf, 0.0
+        self._throttling[slot], self._absences[slot] = (*UNTHROTTLED, -np.inf), Absences()
+        self._most_mhz.pop(slot, None)
         self._free_slots.append(slot)
 
-    def report(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
-        """Store the values of a report. Those that it leaves out keep their older value and its
-        age."""
+    def report(
+        self, slot: int, values: Mapping[str, float], flags: Mapping[str, bool], at_s: float
+    ) -> None:
+        """Store the values of a report, and what its flags say of throttling. Values that it leaves
+        out keep their older value and its age."""
         row, row_at_s = self.values[slot], self.at_s[slot]
         before, own = row[: len(METRICS)].tolist(), self._changes[slot].tolist()
         for name, value in values.items():
@@ -83,6 +98,14 @@ class BoardColumns:
                 usual = self._usual[column] = _mean(self._usual[column], change, count)
                 own[column] = _mean(own[column] or usual, change, _CHANGES)
         self._changes[slot] = own
+        most_mhz = max(self._most_mhz.get(slot, 0.0), values.get("frequency_mhz", 0.0))
+        self._most_mhz[slot] = most_mhz
+        self._throttling[slot] = (*throttling(flags, values, most_mhz), at_s)
+
+    def away(self, slot: int, away_s: float, now_s: float) -> None:
+        """Store that the board was away for so long, until now."""
+        before = Absences(*self._absences[slot].tolist())
+        self._absences[slot] = before.after(away_s, now_s)
 
     def set_bandwidth(self, slot: int, known: LinkBandwidth | None) -> bool:
         """Store what is believed of a board's link now. Whether it is known and differs from
@@ -118,7 +141,7 @@ class BoardColumns:
         values[old | (slots < 0)[:, np.newaxis]] = np.nan
         return values
 
-    def node_metrics(self, slots: Ints, values: Floats) -> NodeMetrics:
+    def node_metrics(self, slots: Ints, values: Floats, now_s: float) -> NodeMetrics:
         """The metrics of a view. values: as `fresh` returns them, for these slots."""
         at_s = self.at_s[slots][:, : len(METRICS)]
         at_s[slots < 0] = -np.inf
@@ -136,13 +159,27 @@ class BoardColumns:
         read_mbps = np.where(np.isinf(most_mbps), metrics["bandwidth_mbps"], most_mbps)
         errors[:, _BANDWIDTH] = (1 - AGREEING_SHARE) / 2 * np.nan_to_num(read_mbps)
         errors.flags.writeable = False
+        times, error = self._throttling_of(slots, now_s)
+        absence_ms = absence_waits_ms(self._absences[slots], now_s)
+        absence_ms[slots < 0] = 0.0
         return NodeMetrics(
             **metrics,
             measured_at_s=at_s,
             bandwidth_most_mbps=most_mbps,
             bandwidth_host_limited=host_limited,
             errors=errors,
+            throttling=times,
+            throttling_error=error,
+            absence_ms=absence_ms if absence_ms.any() else _NONE,
         )
+
+    def _throttling_of(self, slots: Ints, now_s: float) -> tuple[Floats, Floats]:
+        """Times and error, shapes (n,); empty if no board is throttled or nearly so."""
+        times, error, at_s = self._throttling[slots].T
+        told = (error > 0.0) & (slots >= 0) & (now_s - at_s <= self._ttl_s[0])
+        if not told.any():
+            return _NONE, _NONE
+        return np.where(told, times, UNTHROTTLED.times), np.where(told, error, UNTHROTTLED.error)
 
 
 def _mean(before: float, change: float, count: int) -> float:

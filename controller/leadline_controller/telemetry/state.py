@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from leadline_controller.framework.view import LinkTable, NodeMetrics, NodeTable
 from leadline_controller.parsing.settings import setting
+from leadline_controller.telemetry.absences import LEAST_AWAY_S, Heard, absence_s
 from leadline_controller.telemetry.bandwidth import NodeBandwidths
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.board_columns import LINK, USED, BoardColumns
@@ -151,6 +152,7 @@ class _Record:
     clock_ahead_s: float | None = None
     birth_session: tuple[bytes, int] | None = None
     last_seen_s: float = -np.inf
+    heard: Heard = field(default_factory=Heard)  # its last message that was no copy
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
@@ -192,6 +194,9 @@ class TelemetryState:
         self._members: frozenset[str] | None = None
         self._non_members = 0  # records of names that are not members
         self._now_s = self._cleaned_s = self._dropped_s = -np.inf
+        # When the last message of any board came, and for how long in all none came: the broker or
+        # this process was away then.
+        self._heard_s, self._silent_s = -np.inf, 0.0
 
     # Membership: called by the event loop.
 
@@ -287,7 +292,7 @@ class TelemetryState:
             if record is None:
                 return False
             self._changes += 1
-            self._columns.report(record.slot, reading.values, stamp.measured_s)
+            self._columns.report(record.slot, reading.values, reading.flags, stamp.measured_s)
             if (gap_s := stamp.measured_s - record.board_at_s) > 0:
                 record.gap_s = gap_s
             record.board, record.board_at_s = reading, stamp.measured_s
@@ -575,7 +580,7 @@ class TelemetryState:
             if self._cached is None or self._cached[0] != key:
                 slots = self._slots_of(table)
                 values = self._fresh_values(slots, table.names, now_s)
-                self._cached = (key, self._columns.node_metrics(slots, values))
+                self._cached = (key, self._columns.node_metrics(slots, values, now_s))
             return self._cached[1]
 
     def rtts_since(
@@ -605,10 +610,26 @@ class TelemetryState:
         status = record.sequence.accept(stamp, birth=birth)
         if status is SequenceStatus.CURRENT:
             self.accepted += 1
+            self._hear(record, stamp)
             return record
         if not stamp.retained:  # a retained copy of a known message is not an error
             self.refused[status.value] += 1
         return None
+
+    def _hear(self, record: _Record, stamp: Stamp) -> None:
+        """Find out whether the board was away before this message."""
+        now_s = self._now_s
+        if stamp.retained or now_s == -np.inf:  # a copy does not show that the board is there
+            return
+        if LEAST_AWAY_S < (silent_s := now_s - self._heard_s) < np.inf:
+            self._silent_s += silent_s
+        self._heard_s = now_s
+        heard = Heard(now_s, stamp.boot_id, stamp.session, self._silent_s)
+        away_s = absence_s(record.heard, heard, record.agent.interval_s or self.ttl.report_s)
+        record.heard = heard
+        if away_s is not None:
+            self._columns.away(record.slot, away_s, now_s)
+            self._changes += 1
 
     def _awaiting_birth(self, node: str, stamp: Stamp) -> _Record | None:
         """The record of a node whose retained birth arrives after later messages of its session."""

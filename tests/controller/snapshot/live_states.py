@@ -268,9 +268,11 @@ class LiveState:
             "disk_bytes_per_s": random.uniform(0, 1e7),
             "link_mbps": 1000.0,
             "used_mbps": random.uniform(0, 50),
+            "frequency_mhz": random.choice((600.0, 1500.0)),
         }
         known = {key: value for key, value in values.items() if random.random() < 0.95}
-        self.telemetry.report(name, self._stamp(name), BoardReading(known), 0.0)
+        reading = BoardReading(known, flags={"throttled": random.random() < 0.2})
+        self.telemetry.report(name, self._stamp(name), reading, 0.0)
 
     def _pull(self) -> None:
         random, images = self.random, self.state.images

@@ -16,6 +16,7 @@ from leadline_controller.framework.view import METRICS
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.snapshot.score import start_scoring
 from leadline_controller.snapshot.snapshot import Snapshot, read_snapshot
+from leadline_controller.snapshot.writing import write_snapshot
 from leadline_controller.strategies.netsched import NetSched
 
 NETSCHED = Rule(NetSched(), FILTERS)
@@ -46,9 +47,11 @@ STATED: dict[str, Any] = {
             "image_layers": ["sha256:base"],
             "download_queue": {"layers": ["sha256:own"], "mb": 4, "ready_s": 9},
             "pulls": {"mbps": 50, "overhead_s": 0.5},
+            "throttling": 2.5,
+            "throttling_error": 0.75,
         },
         {"name": "b", "metrics": {"bandwidth_mbps": 40}, "bandwidth_is_bound": True},
-        {"name": "c", "metrics": {"bandwidth_mbps": 50}},
+        {"name": "c", "metrics": {"bandwidth_mbps": 50}, "absence_ms": 40},
     ],
     "links": [
         {"a": "a", "b": "b", "rtt_ms": 2, "age_s": 3},
@@ -124,6 +127,17 @@ def test_what_was_measured_has_its_age_and_its_bounds(snapshot: Snapshot) -> Non
     assert measured.bandwidth_most_mbps.tolist() == [1000, math.inf, 50]
     assert measured.bandwidth_host_limited.tolist() == [True, False, False]
     assert snapshot.view.bandwidth_possible_mbps().tolist() == [1000, math.inf, 50]
+
+
+def test_boards_that_are_slowed_down_or_go_away_are_told(snapshot: Snapshot) -> None:
+    measured = snapshot.view.measured
+    assert measured.throttling.tolist() == [2.5, 1, 1]
+    assert measured.throttling_error.tolist() == [0.75, 0, 0]
+    assert measured.absence_ms.tolist() == [0, 0, 40]
+    assert snapshot.view.metrics.throttling.tolist() == [2.5, 1, 1]
+    a, b, c = write_snapshot(snapshot)["nodes"]
+    assert (a["throttling"], a["throttling_error"], c["absence_ms"]) == (2.5, 0.75, 40)
+    assert not {"throttling", "throttling_error", "absence_ms"} & b.keys()
 
 
 def test_strategies_read_what_is_assumed_as_well(snapshot: Snapshot) -> None:
@@ -219,7 +233,8 @@ def test_a_file_by_hand_states_nothing() -> None:
     assert view.links.estimates is None
     for column in (
         *(view.metrics.measured_at_s, view.metrics.bandwidth_most_mbps, view.recently_placed),
-        view.metrics.bandwidth_host_limited,
+        *(view.metrics.bandwidth_host_limited, view.metrics.absence_ms),
+        *(view.metrics.throttling, view.metrics.throttling_error),
     ):
         assert column.size == 0
 
@@ -245,6 +260,7 @@ def test_the_traffic_is_that_of_each_pod_of_a_workload(snapshot: Snapshot) -> No
         (("nodes", 0, "placed_in_run"), -1, "nodes[0].placed_in_run: expected a whole number"),
         (("nodes", 0, "charged_in_run", "cpu"), 1.5, "nodes[0].charged_in_run.cpu: expected"),
         (("nodes", 0, "download_queue", "kb"), 1, "nodes[0].download_queue.kb: unknown field"),
+        (("nodes", 0, "throttling"), -2, "nodes[0].throttling: expected a finite number"),
         (("nodes", 0, "pulls", "mbps"), -1, "nodes[0].pulls.mbps: expected a finite number"),
         (("nodes", 0, "metric_ages_s"), {"x": 1}, "nodes[0].metric_ages_s.x: unknown field"),
         (("links", 1, "unreachable"), 3, "links[1].unreachable: expected true or false"),

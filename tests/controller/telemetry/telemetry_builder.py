@@ -36,8 +36,11 @@ class TelemetryBuilder:
         }
         return Stamp(**{**fields, **changed})
 
-    def birth(self, name: str, address: str = "192.0.2.1", **stamp: Any) -> bool:
-        return self.state.birth(Agent(name, address=address), self.stamp(name, **stamp))
+    def birth(
+        self, name: str, address: str = "192.0.2.1", interval_s: int = 0, **stamp: Any
+    ) -> bool:
+        agent = Agent(name, address=address, interval_s=interval_s)
+        return self.state.birth(agent, self.stamp(name, **stamp))
 
     def report(self, name: str, *values: float, at_s: float, **stamp: Any) -> bool:
         reading = BoardReading(dict(zip(METRICS, values, strict=False)))

@@ -15,7 +15,7 @@ BANDWIDTH = METRICS.index("bandwidth_mbps")
 
 def errors(columns: BoardColumns, slots: Iterable[int]) -> Floats:
     at = np.array(list(slots))
-    return columns.node_metrics(at, columns.values[at]).errors
+    return columns.node_metrics(at, columns.values[at], 0.0).errors
 
 
 def reported(series: Floats) -> BoardColumns:
@@ -24,7 +24,7 @@ def reported(series: Floats) -> BoardColumns:
     slots = [columns.take() for _ in range(series.shape[1])]
     for at, values in enumerate(series.tolist()):
         for slot, value in zip(slots, values, strict=True):
-            columns.report(slot, {"cpu_percent": value}, 10.0 * at)
+            columns.report(slot, {"cpu_percent": value}, {}, 10.0 * at)
     return columns
 
 
@@ -49,7 +49,7 @@ def test_load_that_comes_is_no_error() -> None:
     columns = BoardColumns(60, 1800)
     slot = columns.take()
     for at, value in enumerate([0.0, 0.0, 0.0, 5e6]):
-        columns.report(slot, {"disk_bytes_per_s": value}, at)
+        columns.report(slot, {"disk_bytes_per_s": value}, {}, at)
     assert errors(columns, [slot])[0, DISK] < 5e6
 
 
@@ -57,8 +57,8 @@ def test_a_metric_that_no_report_brought_has_changed_nothing() -> None:
     columns = BoardColumns(60, 1800)
     slot = columns.take()
     for at, value in enumerate([1.0, 3.0, 1.0]):
-        columns.report(slot, {"cpu_percent": value}, at)
-        columns.report(slot, {"disk_bytes_per_s": 7.0}, at)
+        columns.report(slot, {"cpu_percent": value}, {}, at)
+        columns.report(slot, {"disk_bytes_per_s": 7.0}, {}, at)
     assert errors(columns, [slot])[0, CPU] == pytest.approx(2 * math.pi**0.5 / 2)
 
 
@@ -72,7 +72,7 @@ def test_a_bandwidths_error_is_what_agreeing_tests_differ_by() -> None:
 def test_a_bounds_error_is_that_of_what_the_interface_does_if_that_is_known() -> None:
     columns = BoardColumns(60, 1800)
     known, unknown = columns.take(), columns.take()
-    columns.report(known, {"link_mbps": 1000.0}, 0.0)
+    columns.report(known, {"link_mbps": 1000.0}, {}, 0.0)
     for slot in (known, unknown):
         columns.set_bandwidth(slot, LinkBandwidth(90.0, 0.0, lower_bound=True))
     assert errors(columns, [known, unknown])[:, BANDWIDTH].tolist() == pytest.approx([100, 9])

@@ -31,8 +31,16 @@ from leadline_controller.framework.model import (
     PodAnnotations,
     Taint,
 )
-from leadline_controller.framework.view import METRICS, ClusterView, Floats, NodeMetrics
+from leadline_controller.framework.view import (
+    METRICS,
+    RESTART_S,
+    ClusterView,
+    Floats,
+    NodeMetrics,
+)
 from leadline_controller.strategies.leadline.terms import out_of_memory, restarts_ms, slowdown
+from leadline_controller.telemetry.absences import MEMORY_S, Absences, absence_waits_ms
+from leadline_controller.telemetry.throttling import throttling
 
 from leadline_experiments.models.cluster import view_of
 
@@ -40,11 +48,12 @@ BOARDS, PODS_PLACED, SERVICES = 10, 24, 6
 CORES, GIB = 4, 4
 MASTER = "master"
 FEATURES = ("start", "work", "memory", "users", "peers", "risk")
+HINDRANCES = ("throttling", "absence")
 ALIKE, MIXED = "alike", "mixed"
 # Each scenario has what one term of the rule is about; one has nothing, and one has all of it.
 SCENARIOS: Mapping[str, Sequence[str]] = {
     ALIKE: (),
-    **{each: (each,) for each in FEATURES},
+    **{each: (each,) for each in (*FEATURES, *HINDRANCES)},
     MIXED: FEATURES,
 }
 BUSY, MEMORY_USED, RTT_MS, MBPS, PULL_MBPS = 0.1, 0.3, 1.0, 94.0, 50.0
@@ -52,6 +61,10 @@ WORK_MS, REQUEST_MEGABITS, LIFE_S = 50.0, 0.25, 3600.0
 # Between two pods, until a reading is there, and how much a reading may lie off.
 APART_S, STALE_S, NOISE = 30.0, 300.0, 0.02
 _OLD = int(STALE_S / APART_S)
+# Of the boards that are hindered: how many they are, the times that work takes, how often they go
+# away in an hour, and for how long, s.
+_HINDERED, _TIMES, _PER_HOUR, _AWAY_S = 0.3, (1.2, 3.0), (0.5, 6.0), (20.0, 120.0)
+_MOST_MHZ = 1500.0
 _MIB = 1024**2
 
 
@@ -109,6 +122,12 @@ class Cluster:
     pods: Sequence[Pod]
     use: Mapping[str, tuple[float, float]]  # app -> cores and bytes of one pod on average
     liar: int
+    # How many times as long work takes, and what a request waits for a board that is away, ms, each
+    # as it is and as the controller makes it of the board's reports and silences.
+    throttling: Floats
+    absence_ms: Floats
+    told_throttling: Sequence[tuple[float, float]]  # with the standard deviation
+    told_absence_ms: Floats
 
 
 def draw_cluster(scenario: str, seed: int) -> Cluster:
@@ -150,10 +169,39 @@ def draw_cluster(scenario: str, seed: int) -> Cluster:
         PODS: np.zeros(count),
     }
     use = {service.name: _use(rng, service, _rate(service)) for service in services}
+    is_hindered = rng.random(count) < (_HINDERED if set(HINDRANCES) & set(features) else 0.0)
+    times, absence_ms, told_absence_ms = np.ones(count), np.zeros(count), np.zeros(count)
+    told_times = [(1.0, 0.0)] * count
+    for at in np.flatnonzero(is_hindered):
+        if "throttling" in features:
+            times[at], told_times[at] = _throttled(rng)
+        if "absence" in features:
+            absence_ms[at], told_absence_ms[at] = _away(rng)
     return Cluster(
         *(nodes, Load(cpu, memory), before, requested, rtt_ms, mbps, pull_mbps),
         *(images, pods, use, liar),
+        *(times, absence_ms, told_times, told_absence_ms),
     )
+
+
+def _throttled(rng: np.random.Generator) -> tuple[float, tuple[float, float]]:
+    """How many times as long work takes on a board, and what the controller makes of its report:
+    every other one reports the frequency that it was asked for."""
+    times = float(rng.uniform(*_TIMES))
+    mhz = _MOST_MHZ / times if rng.random() < 0.5 else _MOST_MHZ
+    return times, throttling({"throttled": True}, {"frequency_mhz": mhz}, _MOST_MHZ)
+
+
+def _away(rng: np.random.Generator) -> tuple[float, float]:
+    """What a request waits for a board that restarts at random, and what the controller makes of
+    the absences that it saw, ms."""
+    per_hour, each_s = rng.uniform(*_PER_HOUR), rng.uniform(*_AWAY_S) + RESTART_S
+    seen, at_s = Absences(), float(rng.exponential(3600.0 / per_hour))
+    while at_s < 3 * MEMORY_S:
+        seen = seen.after(each_s, at_s)
+        at_s += float(rng.exponential(3600.0 / per_hour))
+    told_ms = absence_waits_ms(np.array([seen]), 3 * MEMORY_S)
+    return 1000.0 * per_hour / 3600.0 * each_s**2 / 2.0, float(told_ms[0])
 
 
 def _node(at: int, board: str) -> Node:
@@ -269,6 +317,11 @@ def _told(
         if not np.isnan(links_ms[a, b])
     ]
     metrics = replace(NodeMetrics.of(columns), errors=errors)
+    if (cluster.throttling > 1.0).any():
+        times, deviation = np.array(cluster.told_throttling).T
+        metrics = replace(metrics, throttling=times, throttling_error=deviation)
+    if cluster.told_absence_ms.any():
+        metrics = replace(metrics, absence_ms=cluster.told_absence_ms)
     view = replace(
         empty,
         metrics=metrics,
@@ -302,7 +355,7 @@ def _with_pods(cluster: Cluster, load: Load, placed: Sequence[Placed]) -> Load:
 
 def _alone_ms(cluster: Cluster, placed: Placed) -> float:
     board = cluster.nodes[placed.node].labels["leadline.dev/class"]
-    return placed.pod.annotations.profile_ms[board]
+    return placed.pod.annotations.profile_ms[board] * float(cluster.throttling[placed.node])
 
 
 def waits_ms(cluster: Cluster, placed: Sequence[Placed]) -> Iterator[float]:
@@ -316,7 +369,7 @@ def waits_ms(cluster: Cluster, placed: Sequence[Placed]) -> Iterator[float]:
         # The kernel gives it the share of a core that it requests.
         most = 1000 / each.pod.requests[CPU]
         wait_ms = _alone_ms(cluster, each) * min(float(factor[node]), most)
-        wait_ms += float(memory_ms[node])
+        wait_ms += float(memory_ms[node] + cluster.absence_ms[node])
         if said.user_node or not said.peers:
             user = index[said.user_node or MASTER]
             wait_ms += float(cluster.rtt_ms[user, node])

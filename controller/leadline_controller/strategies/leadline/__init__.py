@@ -21,11 +21,13 @@ from leadline_controller.strategies.leadline.batch_peers import among_batch
 from leadline_controller.strategies.leadline.boards import (
     LEAST_CORES,
     REQUESTED_SHARE,
+    absence_ms,
     busy_share,
     cores_of,
     memory_ms,
     memory_size,
     memory_used,
+    throttling,
 )
 from leadline_controller.strategies.leadline.moves import Cost, Movers, moving_ms, plan_moves
 from leadline_controller.strategies.leadline.network import (
@@ -55,22 +57,35 @@ _REQUESTS_PER_S = 1.0
 _MEGABITS = 0.25  # of a request and its answer; as framework/peers.py takes four to be a Mbit
 # Waits that differ by less are equal: a share of the least one, and ms.
 _EQUAL_SHARE, _EQUAL_MS = 0.01, 0.1
-TERMS = ("start", "work", "memory", "users", "peers", "risk")
+# Each term, and how a reason has it.
+TERMS: Mapping[str, str] = {
+    "start": "{} for its start",
+    "work": "{} work",
+    "throttling": "{} for throttling",
+    "memory": "{} for a lack of memory",
+    "absence": "{} while the board is away",
+    "users": "{} to users",
+    "peers": "{} to its peers",
+    "risk": "{} for what is not certain",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Leadline(BatchStrategy):
     """The node on which users and peers wait the least for each request.
 
-    wait(n) = start(n)/N + work(n) + memory(n) + users(n) + peers(n) + risk(n), in ms for each
-    request that the pod will serve; the least wins. docs/leadline-strategy.md derives each term.
+    wait(n) = start(n)/N + work(n) + throttling(n) + memory(n) + absence(n) + users(n) + peers(n) +
+    risk(n), in ms for each request that the pod will serve; the least wins.
+    docs/leadline-strategy.md derives each term.
 
     start: until its images are pulled, behind the node's queue. N: its requests a second times
     its expected life, that of its workload's pods and of the first one `life`; 1 for a pod of a
     Job, and for one with `data-mb` whose requests nothing tells. work: its `profile-ms`, slowed
     down by the load that is measured and assumed there (M/M/c), at most as far as its CPU request
-    allows; or its `data-mb` at `rate` on the cores that it gets; or `work` of an idle core. memory:
-    the chance that the kubelet evicts it, times what a restart costs. users: one round trip to
+    allows; or its `data-mb` at `rate` on the cores that it gets; or `work` of an idle core.
+    throttling: by how much longer all that takes on a board that its firmware slows down. memory:
+    the chance that the kubelet evicts it, times what a restart costs. absence: what it costs that a
+    board went away more than once in the last hours. users: one round trip to
     `user-node` and a transfer over the link's free bandwidth; without user and peers the user is
     where requests enter, the control plane. peers: what it and its peers wait for each other
     (framework/peers.py). risk: the mean over the errors of these less their values, and `caution`
@@ -118,11 +133,17 @@ class Leadline(BatchStrategy):
             "users": users_ms(view, pod, candidates, demand, bool(peers), notes),
             "peers": peers_ms(view, pod, candidates, demand, peers),
         }
+        if (absence := absence_ms(view, candidates)) is not None:
+            terms["absence"] = absence
         terms.pop(self.without, None)
         deviation = np.sqrt(sum(each.deviation**2 for each in terms.values()))
         values = sum(each.value for each in terms.values())
         means = sum(each.mean for each in terms.values())
         parts = {f"{name}_ms": each.value for name, each in terms.items() if each.value.any()}
+        slower, _ = self._throttling(view, candidates)
+        if "work" in terms and (slower > 1.0).any():
+            work_ms = terms["work"].value / slower
+            parts |= {"work_ms": work_ms, "throttling_ms": terms["work"].value - work_ms}
         risk = means - values + self.caution * deviation
         if self.without == "risk":
             risk = np.zeros(candidates.size)
@@ -198,6 +219,7 @@ class Leadline(BatchStrategy):
         cores, size = cores_of(view, nodes), memory_size(view, nodes)
         busy, used = busy_share(view, nodes, cores), memory_used(view, nodes)
         assumes, expectations = view.assumed is not None, _expectations(view)
+        absence = absence_ms(view, nodes)
         columns = []
         # Pods of a batch are often replicas, or have the same images.
         starts: dict[Hashable, Uncertain] = {}
@@ -218,6 +240,8 @@ class Leadline(BatchStrategy):
                 "users": users[user],
                 "peers": peers_ms(view, pod, nodes, demand, batch.less_of_placed(at, peers)),
             }
+            if absence is not None:
+                terms["absence"] = absence
             terms.pop(self.without, None)
             if at < len(own) and "start" in terms:  # it has started there
                 elsewhere = np.arange(nodes.size) != own[at]
@@ -287,15 +311,16 @@ class Leadline(BatchStrategy):
         cores = cores_of(view, nodes)
         limit = pod.limits.get(CPU, 0) / 1000 or np.inf
         request = max(pod.requests.get(CPU, 0) / 1000, LEAST_CORES)
-        alone_ms, error_ms = np.full(nodes.size, self.work_ms), np.zeros(nodes.size)
-        own, each = np.full(nodes.size, expected.cpu_cores), np.zeros(nodes.size)
+        slower, spread = self._throttling(view, nodes)
+        alone_ms, error_ms = self.work_ms * slower, self.work_ms * spread
+        own, each = expected.cpu_cores * slower, np.zeros(nodes.size)
         replicas = _replicas(view, pod)[nodes].astype(np.float64)
-        data_ms = np.nan
+        data_ms, threads = np.nan, limit if np.isfinite(limit) else 1.0  # that handle data
         if pod.annotations.profile_ms:
             filled = profiling_ms(view, pod.annotations.profile_ms, nodes, LIKE_BOARDS)
             notes.append(filled.note)
-            alone_ms = filled.values
-            error_ms = alone_ms * relative_error(filled)
+            alone_ms = filled.values * slower
+            error_ms = np.hypot(alone_ms * relative_error(filled), filled.values * spread)
             most = np.minimum(max(limit, LEAST_CORES), 1.0)
             own = np.minimum(demand.requests_per_s * alone_ms / 1000, most)
             # Where nothing tells how many requests there are, a service that has replicas is taken
@@ -310,11 +335,19 @@ class Leadline(BatchStrategy):
                 data_ms = 1000 * expected.cpu_cores / demand.requests_per_s
             elif _is_known(view, pod) and pod.owner is not None and pod.owner.kind == "Job":
                 data_ms *= min(expected.cpu_cores / min(limit, 1.0), 1.0)
+            error_ms = data_ms / max(threads, request) * spread
         # The kernel gives each pod its share by what it requests.
         most_slow = max(min(limit, 1.0) / request, 1.0)
-        threads = limit if np.isfinite(limit) else 1.0  # that handle data
-        stated = (np.full(nodes.size, it) for it in (most_slow, data_ms, threads, request))
-        return Work(cores, alone_ms, error_ms, own, replicas, each, *stated)
+        stated = (np.full(nodes.size, it) for it in (threads, request))
+        slow = np.full(nodes.size, most_slow)
+        return Work(
+            *(cores, alone_ms, error_ms, own, replicas, each, slow, data_ms * slower, *stated)
+        )
+
+    def _throttling(self, view: ClusterView, nodes: Ints) -> tuple[Floats, Floats]:
+        if self.without == "throttling":
+            return np.ones(nodes.size), np.zeros(nodes.size)
+        return throttling(view, nodes)
 
 
 def _expectations(view: ClusterView) -> Expectations:
@@ -363,22 +396,13 @@ def _room(view: ClusterView, pods: Sequence[Pod], nodes: Ints, allowed: Bools) -
     return Room(allowed, np.array(amounts, dtype=np.float64), np.array(free).T)
 
 
-_TERMS: Mapping[str, str] = {
-    "work_ms": "{} work",
-    "peers_ms": "{} to its peers",
-    "users_ms": "{} to users",
-    "start_ms": "{} for its start",
-    "memory_ms": "{} for a lack of memory",
-    "risk_ms": "{} for what is not certain",
-}
-
-
 def _terms_text(parts: Mapping[str, Floats], at: int) -> str:
     """The terms of one candidate that are not negligible, the largest first."""
-    found = {name: float(parts[name][at]) for name in _TERMS if name in parts}
+    parts_of = {term: f"{term}_ms" for term in TERMS}
+    found = {term: float(parts[name][at]) for term, name in parts_of.items() if name in parts}
     least = 0.001 * sum(found.values())
     most = sorted((name for name in found if found[name] > least), key=lambda name: -found[name])
-    return ", ".join(_TERMS[name].format(shown(found[name])) for name in most) or "nothing"
+    return ", ".join(TERMS[name].format(shown(found[name])) for name in most) or "nothing"
 
 
 def _others_text(
@@ -396,4 +420,5 @@ def _others_text(
     if not term or more[term] < 0.001 * max(total[at], total[other]):
         return f"; {name} would be as good"
     column = parts[term]
-    return f"; {name} would be {shown(total[other])}: {_TERMS[term].format(shown(column[other]))}"
+    text = TERMS[term.removesuffix("_ms")].format(shown(column[other]))
+    return f"; {name} would be {shown(total[other])}: {text}"

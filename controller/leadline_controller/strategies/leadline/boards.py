@@ -9,6 +9,7 @@ from leadline_controller.framework.assumed_load import PodUse
 from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.terms import (
+    UNKNOWN_WAIT_ERROR,
     Uncertain,
     out_of_memory,
     over_error,
@@ -59,6 +60,23 @@ def memory_ms(view: ClusterView, nodes: Ints, expected: PodUse) -> Uncertain:
     size = memory_size(view, nodes)
     used, own = memory_used(view, nodes), expected.memory_bytes / size
     return over_error(lambda share: restarts_ms(out_of_memory(share + own)), *used)
+
+
+def throttling(view: ClusterView, nodes: Ints) -> tuple[Floats, Floats]:
+    """How many times as long work takes on each node because it is throttled, and the standard
+    deviation; 1 and 0 where nothing tells."""
+    found = view.metrics
+    if not found.throttling.size:
+        return np.ones(nodes.size), np.zeros(nodes.size)
+    return found.throttling[nodes], found.throttling_error[nodes]
+
+
+def absence_ms(view: ClusterView, nodes: Ints) -> Uncertain | None:
+    """What it costs each request that a board goes away again and again; None if none does."""
+    if not view.metrics.absence_ms.size:
+        return None
+    each_ms = view.metrics.absence_ms[nodes]
+    return Uncertain(each_ms, each_ms, UNKNOWN_WAIT_ERROR * each_ms)
 
 
 def memory_size(view: ClusterView, nodes: Ints) -> Floats:

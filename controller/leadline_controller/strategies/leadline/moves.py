@@ -12,9 +12,9 @@ from leadline_controller.framework.batch import Allowed, BatchPlan, Move, Runnin
 from leadline_controller.framework.callers import count
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.services import Service
-from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.framework.view import RESTART_S, Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.planning import search
-from leadline_controller.strategies.leadline.terms import RESTART_S, shown
+from leadline_controller.strategies.leadline.terms import shown
 from leadline_controller.strategies.leadline.waits import Waits
 
 # So many running pods take part in a plan. A search takes time with the square of its pods.

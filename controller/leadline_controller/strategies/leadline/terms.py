@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leadline_controller.framework.view import Floats, Ints
+from leadline_controller.framework.view import RESTART_S, Floats, Ints
 
 # A board is never taken to be busier: beyond it the queue's length says more about the formula than
 # about the board.
@@ -24,8 +24,7 @@ WRONG = 0.2
 WAIT_ERROR, UNKNOWN_WAIT_ERROR = 0.1, 0.5
 # The kubelet evicts when 100 MiB are left, which is about this share of a board of 1 GB.
 _EVICTS_AT, _MEMORY_ERROR = 0.92, 0.04
-# A pod that is killed comes back after so long, and is killed again after so long.
-RESTART_S, BETWEEN_KILLS_S = 20.0, 300.0
+BETWEEN_KILLS_S = 300.0  # a pod that was killed is killed again after so long
 
 
 class Demand(NamedTuple):
@@ -105,7 +104,7 @@ class Work(NamedTuple):
 
     cores: Floats
     alone_ms: Floats  # of a thread that has its core to itself
-    alone_error_ms: Floats
+    alone_error_ms: Floats  # or of its data, if it gets all cores that can handle it
     own_cores: Floats  # that the pod keeps busy
     replicas: Floats  # of its own kind there
     replica_cores: Floats  # that each of these keeps busy
@@ -131,15 +130,15 @@ class Work(NamedTuple):
         deviation, and what it is if the report is wrong; ms."""
         is_data = ~np.isnan(self.data_ms)
         if is_data.all():
-            return over_error(self._data_ms, busy, error, if_wrong)
-        own = self.own_cores / self.cores
-        found = over_error(self._slowed_ms, busy + own, error, if_wrong + own)
-        found = found._replace(deviation=np.hypot(found.deviation, self.alone_error_ms))
-        if is_data.any():
-            data = over_error(self._data_ms, busy, error, if_wrong)
-            pairs = zip(data, found, strict=True)
-            return Uncertain(*(np.where(is_data, *each) for each in pairs))
-        return found
+            found = over_error(self._data_ms, busy, error, if_wrong)
+        else:
+            own = self.own_cores / self.cores
+            found = over_error(self._slowed_ms, busy + own, error, if_wrong + own)
+            if is_data.any():
+                data = over_error(self._data_ms, busy, error, if_wrong)
+                pairs = zip(data, found, strict=True)
+                found = Uncertain(*(np.where(is_data, *each) for each in pairs))
+        return found._replace(deviation=np.hypot(found.deviation, self.alone_error_ms))
 
     def _data_ms(self, busy: Floats) -> Floats:
         # Replicas have as much to do, and share evenly.

@@ -1,8 +1,10 @@
 """Drawn clusters and pods for tests of plans."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.model import (
     CPU,
@@ -51,6 +53,20 @@ def wanted(
             peers=tuple(peers), profile_ms=profile, data_mb=data_mb, bandwidth_mbps=mbps
         ),
     )
+
+
+def hindered(seed: int, nodes: int, pods: int) -> tuple[ClusterView, list[Pod]]:
+    """As `drawn`, and some of the boards are throttled, hot, or go away again and again."""
+    found, wanted_pods = drawn(seed, nodes, pods)
+    rng = np.random.default_rng(seed)
+    times = np.where(rng.random(nodes) < 0.5, rng.uniform(1.0, 4.0, nodes), 1.0)
+    metrics = replace(
+        found.metrics,
+        throttling=times,
+        throttling_error=rng.uniform(0.0, 1.0, nodes),
+        absence_ms=np.where(rng.random(nodes) < 0.5, rng.uniform(0.0, 300.0, nodes), 0.0),
+    )
+    return replace(found, metrics=metrics, assumed=None).assuming_load(), wanted_pods
 
 
 def drawn(seed: int, nodes: int, pods: int) -> tuple[ClusterView, list[Pod]]:

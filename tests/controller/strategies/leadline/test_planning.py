@@ -35,7 +35,7 @@ from leadline_controller.strategies.leadline.planning import Found, search
 from leadline_controller.strategies.leadline.waits import Waits
 
 from tests.controller.builders import node, view
-from tests.controller.strategies.leadline.drawn import drawn, service, wanted
+from tests.controller.strategies.leadline.drawn import drawn, hindered, service, wanted
 from tests.support.examples import examples
 
 
@@ -72,7 +72,7 @@ def placed_by(found: Found) -> int:
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4))
 @examples(25)
 def test_no_plan_of_a_small_batch_is_better(seed: int, nodes: int, pods: int) -> None:
-    waits = waits_of(*drawn(seed, nodes, pods))
+    waits = waits_of(*hindered(seed, nodes, pods))
     found = search(waits)
     placed, least_s = best_by_trying_all(waits)
     assert found.exact
@@ -84,7 +84,7 @@ def test_no_plan_of_a_small_batch_is_better(seed: int, nodes: int, pods: int) ->
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4))
 @examples(25)
 def test_a_plan_that_is_not_exact_is_as_near_as_it_says(seed: int, nodes: int, pods: int) -> None:
-    waits = waits_of(*drawn(seed, nodes, pods))
+    waits = waits_of(*hindered(seed, nodes, pods))
     with mock.patch.object(planning, "_is_small", return_value=False):
         found = search(waits)
     placed, least_s = best_by_trying_all(waits)
@@ -94,13 +94,17 @@ def test_a_plan_that_is_not_exact_is_as_near_as_it_says(seed: int, nodes: int, p
         assert found.waits_s <= least_s * (1 + found.loss) * (1 + 1e-9)
 
 
-@given(st.integers(0, 10**6), st.floats(0, 5), st.sampled_from(("nothing", "risk", "work")))
+@given(
+    st.integers(0, 10**6),
+    st.floats(0, 5),
+    st.sampled_from(("nothing", "risk", "work", "throttling", "absence")),
+)
 @examples(25)
 def test_the_sum_is_that_of_the_scores_of_pods_without_peers(
     seed: int, caution: float, without: str
 ) -> None:
     """As each pod is scored with all others in place."""
-    found, pods = drawn(seed, 3, 3)
+    found, pods = hindered(seed, 3, 3)
     pods = [
         replace(each, annotations=replace(each.annotations, peers=(), bandwidth_mbps=None))
         for each in pods
