@@ -84,7 +84,7 @@ def waited_ms(
 
 
 @given(st.integers(0, 10**6))
-@examples(15)
+@examples(10)
 def test_no_plan_waits_longer_than_without_moves_or_far_longer_than_the_best(seed: int) -> None:
     """By the scores of all pods in each of all plans."""
     found, running, pending = running_on(seed, 3, 4, peers=False)
