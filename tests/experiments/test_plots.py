@@ -19,6 +19,7 @@ def plots() -> ModuleType:
     return import_module("leadline_experiments.plots")
 
 
+@pytest.mark.slow
 def test_svg_and_png_are_the_same_each_time(plots: ModuleType, tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     made = []
