@@ -186,7 +186,7 @@ def rendered(width: int, *renderables: Any, sep: str = "\n") -> str:
 
 
 def characters(texts: Iterable[str]) -> Counter[str]:
-    return Counter(character for text in texts for character in text if not character.isspace())
+    return Counter("".join("".join(texts).split()))
 
 
 def is_whole(table: Recorded, shown: str) -> bool:
