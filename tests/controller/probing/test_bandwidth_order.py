@@ -215,7 +215,7 @@ def test_a_bound_waits_for_a_peer_that_can_show_more() -> None:
 
 
 @pytest.mark.slow
-@examples(10)
+@examples(25)
 @given(
     st.lists(st.sampled_from([100.0, 20.0, 5.0]), min_size=3, max_size=6),
     st.sampled_from([0.3, 4.0]),
