@@ -77,7 +77,7 @@ def test_a_clustered_network_is_known_within_minutes(count: int, minutes: float,
 @pytest.mark.parametrize(
     "network",
     [
-        networks.clustered,
+        pytest.param(networks.clustered, marks=pytest.mark.slow),
         *(pytest.param(each, marks=pytest.mark.experiment) for each in UNCLUSTERED),
     ],
 )
@@ -216,7 +216,7 @@ def test_boards_that_lie_are_left_out_and_no_other_board_is(
 @pytest.mark.parametrize(
     "network",
     [
-        networks.clustered,
+        pytest.param(networks.clustered, marks=pytest.mark.slow),
         *(
             pytest.param(each, marks=pytest.mark.experiment)
             for each in (networks.switched, *UNCLUSTERED)
