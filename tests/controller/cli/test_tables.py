@@ -296,7 +296,7 @@ MORE = (
 )
 
 
-@pytest.mark.parametrize("form", ["table", "wide"])
+@pytest.mark.parametrize("form", ["table", pytest.param("wide", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", [*map(example_of, listings(leadline)), *MORE], ids=" ".join)
 @pytest.mark.usefixtures("elsewhere")
 def test_no_value_is_cut_at_any_width(
