@@ -177,10 +177,17 @@ def manifest(kind: str, size: int = POD_BYTES) -> Manifest:
 
 def largest(kind: str, most: int) -> Manifest:
     """The pod of this kind that has the most that is still evaluated, `most` at the most."""
+
+    def is_evaluated(size: int) -> bool:
+        return read_pod(KINDS[kind](size)).problem is None
+
     least = 1
+    while 2 * least <= most and is_evaluated(2 * least):
+        least *= 2
+    most = min(most, 2 * least - 1)
     while least < most:
         middle = (least + most + 1) // 2
-        if read_pod(KINDS[kind](middle)).problem is None:
+        if is_evaluated(middle):
             least = middle
         else:
             most = middle - 1

@@ -20,7 +20,7 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.nas import Nas
 from leadline_controller.strategies.tsra import Tsra
 from leadline_experiments import dacs
-from leadline_experiments.dacs import methods, simulation
+from leadline_experiments.dacs import simulation
 from leadline_experiments.dacs.claims import COMPLETION_S, FASTEST, GAINS, claims
 from leadline_experiments.dacs.methods import METHODS, methods_with, orders_of_users, run_methods
 from leadline_experiments.dacs.simulation import (
@@ -45,12 +45,12 @@ from tests.experiments.results import Run, compute
 LOADS = ("low load", "high load")
 
 
-def claims_of(seed: int = 0) -> dict[tuple[str, str, str], Claim]:
-    """All claims, by table, case and sentence."""
+def claims_of(times: int) -> dict[tuple[str, str, str], Claim]:
+    """All claims of so many runs, by table, case and sentence."""
     return {
         (claim.table, claim.case, claim.says): claim
         for scenario in (SCENARIO_1, SCENARIO_2)
-        for claim in claims(run_methods(scenario, METHODS, seed))
+        for claim in claims(run_methods(scenario, METHODS, 0, times))
     }
 
 
@@ -240,6 +240,7 @@ def test_the_other_reading_of_table_6_fits_worse(monkeypatch: pytest.MonkeyPatch
     assert last_s(KubeDefault(), "high load") == pytest.approx(141, abs=0.6)
 
 
+FEW = 4
 NO_CONTENTION_S = 1e9
 KUBE_LOW = ("Table 6", "low load", "dacs alpha=0.75 takes less time than kube-default.")
 KCSS_LOW = ("Table 7", "low load", "dacs alpha=0.25 takes less time than kcss.")
@@ -253,21 +254,19 @@ ORDER = ("Table 7", "high load", "The methods, the quickest first.")
 def test_what_hangs_on_the_time_between_two_starts(
     apart_s: float, kube_holds: bool, kcss_holds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(methods, "RUNS", 4)
     monkeypatch.setattr(simulation, "START_APART_S", apart_s)
-    found = claims_of()
+    found = claims_of(times=FEW)
     assert (found[KUBE_LOW].holds, found[KCSS_LOW].holds) == (kube_holds, kcss_holds)
 
 
 def test_without_contention_table_7_has_the_papers_order_and_table_6_misses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(methods, "RUNS", 4)
-    before = claims_of()[ORDER]
+    before = claims_of(times=FEW)[ORDER]
     assert before.ours.index("elasticfog") < before.ours.index("tsra")
     assert before.ours.index("kcss") < before.ours.index("nas")
     monkeypatch.setattr(simulation, "SLICE_S", NO_CONTENTION_S)
-    after = claims_of()
+    after = claims_of(times=FEW)
     assert after[ORDER].ours == after[ORDER].paper
     assert not after[ORDER].holds  # the differences are ties beside the paper's
     assert not after[KUBE_LOW].holds
@@ -316,12 +315,11 @@ def test_the_24_orders_of_the_users() -> None:
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))
-def test_any_strategy_joins(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "RUNS", 2)
+def test_any_strategy_joins(name: str) -> None:
     joining = methods_with(STRATEGIES[name]())[-1]
     assert joining.key not in [method.key for method in METHODS]
     for scenario in (SCENARIO_1, SCENARIO_2):
-        found = run_methods(scenario, [joining], 0)
+        found = run_methods(scenario, [joining], 0, 2)
         assert found.table_keys == (joining.key,)
         placed = sum(found.mean(joining.key, Outcome.pods, worker) for worker in WORKERS)
         pending = found.mean(joining.key, Outcome.pods, None)
@@ -332,7 +330,7 @@ def test_any_strategy_joins(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.experiment
 def test_a_strategy_that_joins_has_rows_and_no_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "RUNS", 2)
+    monkeypatch.setattr(dacs, "RUNS", 2)
     monkeypatch.setattr(study, "dacs_rows", lambda *_: [])
     alone = dacs.run(0, lambda _: None)
     joined = dacs.run(0, lambda _: None, Dacs())

@@ -305,6 +305,7 @@ def test_the_resource_filter_alone_decides_as_all_filters_do() -> None:
         assert [d.node for d in both[0]] == [d.node for d in both[1]]
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_replay_to_the_last_bit() -> None:
     log = logs()["kubedsm"]["1.1_0.4"][0]
     one, two, other = (replay(log, kubedsm(), Random(seed)) for seed in (3, 3, 4))

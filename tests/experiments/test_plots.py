@@ -19,6 +19,7 @@ def plots() -> ModuleType:
     return import_module("leadline_experiments.plots")
 
 
+@pytest.mark.slow
 def test_svg_and_png_are_the_same_each_time(plots: ModuleType, tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     made = []
@@ -33,6 +34,7 @@ def test_svg_and_png_are_the_same_each_time(plots: ModuleType, tmp_path: Path) -
     assert sorted(file.name for file in folders[0].iterdir()) == ["fake-fig1.png", "fake-fig1.svg"]
 
 
+@pytest.mark.slow
 def test_the_users_matplotlib_settings_have_no_effect_and_stay(
     plots: ModuleType, tmp_path: Path
 ) -> None:

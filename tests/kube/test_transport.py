@@ -19,7 +19,7 @@ from leadline_controller.framework.ports import (
     NotLeadingError,
     UnavailableError,
 )
-from leadline_controller.kube import client
+from leadline_controller.kube import client, transport
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.connection import Login
@@ -260,13 +260,14 @@ async def test_a_server_that_always_leaves_is_not_asked_without_end(
 
 
 async def test_a_silent_server_loses_the_connection_with_all_watches(
-    certificate: Certificate, tmp_path: Path
+    certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transport, "_SILENCE_S", 0.05)
     watches = Watches()
     server = Http2Server(watches.answer)
     async with api_of(server, certificate, tmp_path) as api:
         async with (
-            api.stream("/api/v1/nodes", WATCH, LONG_S) as nodes,
+            api.stream("/api/v1/nodes", WATCH, 2 * PATIENCE_S) as nodes,
             api.stream(PODS, WATCH, 0.2) as pods,
         ):
             assert await rest(pods) == []

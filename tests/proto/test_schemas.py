@@ -41,19 +41,18 @@ def test_the_committed_code_is_current(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
-def test_every_field_has_a_comment(field: CommentedField) -> None:
-    assert field.comment, f"{field.name}: a comment with its unit and source"
+def test_every_field_has_a_comment() -> None:
+    assert [field.name for field in FIELDS if not field.comment] == [], "with unit and source"
 
 
-@pytest.mark.parametrize(
-    "field",
-    [f for f in FIELDS if f.field.type in NUMBERS and f.field.name.endswith(tuple(UNITS))],
-    ids=lambda field: field.name,
-)
-def test_the_comment_names_the_unit(field: CommentedField) -> None:
-    suffix = max((s for s in UNITS if field.field.name.endswith(s)), key=len)
-    assert UNITS[suffix].lower() in field.comment.lower()
+def test_the_comment_names_the_unit() -> None:
+    units = [
+        (f, UNITS[max((s for s in UNITS if f.field.name.endswith(s)), key=len)])
+        for f in FIELDS
+        if f.field.type in NUMBERS and f.field.name.endswith(tuple(UNITS))
+    ]
+    assert len(units) > 50
+    assert [f.name for f, unit in units if unit.lower() not in f.comment.lower()] == []
 
 
 MEASURED = ("Cpu", "Memory", "Disk", "NetworkInterface", "Temperature")

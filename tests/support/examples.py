@@ -4,6 +4,6 @@ from hypothesis import HealthCheck, settings
 
 
 def examples(count: int) -> settings:
-    """`count` of them in `make test`, and four times as many in `make test-all`."""
-    scale = settings().max_examples // 100
-    return settings(max_examples=scale * count, suppress_health_check=[HealthCheck.too_slow])
+    """Four times `count` of them in `make test-all`, and a tenth of those in `make test`."""
+    scaled = max(1, settings().max_examples * count // 100)
+    return settings(max_examples=scaled, suppress_health_check=[HealthCheck.too_slow])

@@ -13,7 +13,6 @@ from leadline_controller.cli import human
 from leadline_controller.cli.client import optional, plain
 from leadline_controller.cli.output import DIM, FirstThatFits, Table, cell, table
 from leadline_controller.framework.options import value_of_text
-from leadline_controller.history.explanation import load_document
 
 _SHOWN = 15
 _NOWHERE = "none"
@@ -60,6 +59,8 @@ def _score(score: pb.NodeScore) -> dict[str, Any]:
         "parts": dict(sorted(score.parts.items())),
     }
     if score.measured:
+        from leadline_controller.history.explanation import load_document  # with numpy, 0.2 s
+
         fields |= load_document(score.measured, score.assumed)
         fields |= plain(score, "recently_placed rates_unknown")
     known = {kind: age_s for kind, age_s in _ages_s(score).items() if age_s is not None}

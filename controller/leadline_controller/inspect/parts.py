@@ -10,6 +10,7 @@ from leadline_controller.framework.ports import Clock, Leadership
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.recording import Recording
+from leadline_controller.inspect.problems import API_SERVER, BROKER
 from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.notify import Heartbeats
 from leadline_controller.probing.addresses import AddressPolicy
@@ -24,8 +25,6 @@ from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerStatus
 from leadline_controller.telemetry.state import TelemetryState
 from leadline_controller.traffic.graph import TrafficGraph
-
-BROKER, API_SERVER = "broker", "API server"
 
 
 @dataclass(slots=True)

@@ -9,7 +9,9 @@ from typing import Literal
 
 from leadline_wire.v1 import status_pb2 as pb
 
-from leadline_controller.inspect.parts import API_SERVER, BROKER
+# What a controller reaches, as its answers call it. The commands import this module: it imports
+# nothing of the controller's.
+BROKER, API_SERVER = "broker", "API server"
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")

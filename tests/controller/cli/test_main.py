@@ -293,6 +293,13 @@ def test_help_imports_nothing_that_is_slow_to_load() -> None:
     assert imported("--help").isdisjoint({"numpy", "grpc", "rich", "yaml", "paho", "google"})
 
 
+@pytest.mark.parametrize("command", ["status", "nodes", "explain", "watch"])
+def test_a_command_that_asks_a_controller_loads_nothing_of_it(command: str) -> None:
+    loaded = imported(command, "--help")
+    assert "grpc" in loaded
+    assert loaded.isdisjoint({"numpy", "paho", "msgspec", "aiohttp"})
+
+
 def test_score_needs_no_grpc_and_no_broker() -> None:
     example = Path(__file__).parents[3] / "docs/examples/netsched.yaml"
     loaded = imported("score", "--snapshot", str(example), "-o", "json")

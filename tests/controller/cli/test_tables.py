@@ -186,7 +186,7 @@ def rendered(width: int, *renderables: Any, sep: str = "\n") -> str:
 
 
 def characters(texts: Iterable[str]) -> Counter[str]:
-    return Counter(character for text in texts for character in text if not character.isspace())
+    return Counter("".join("".join(texts).split()))
 
 
 def is_whole(table: Recorded, shown: str) -> bool:
@@ -280,6 +280,10 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     command = import_module("leadline_experiments.command")
     monkeypatch.setattr(command, "EXPERIMENTS", {"netsched": fakes.__name__})
     monkeypatch.setattr(command, "_plot", lambda *_: None)
+    simulation = import_module("leadline_lab.sounding.simulation")
+    run = simulation.Sounding.run
+    shortly = lambda sounding, _, report: run(sounding, 0.5, report)  # noqa: E731
+    monkeypatch.setattr(simulation.Sounding, "run", shortly)
     replayed = import_module("leadline_lab.replay.command")
     runs = [outcome(Trait(hostile(at)), pods=50) for at in range(2)]
     monkeypatch.setattr(replayed, "_outcomes", lambda *_: runs)
@@ -292,7 +296,7 @@ MORE = (
 )
 
 
-@pytest.mark.parametrize("form", ["table", "wide"])
+@pytest.mark.parametrize("form", ["table", pytest.param("wide", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", [*map(example_of, listings(leadline)), *MORE], ids=" ".join)
 @pytest.mark.usefixtures("elsewhere")
 def test_no_value_is_cut_at_any_width(

@@ -101,6 +101,7 @@ def test_a_pod_that_does_not_start_does_not_count_for_ever() -> None:
     assert assumed(controller.view(board.now_s), "cpu_percent") == 0.0
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_boards_that_do_not_report_or_are_gone() -> None:
     controller, board = boards(3)
     board.silent.add("n001")
@@ -180,7 +181,9 @@ def test_what_a_workload_uses_is_learned_where_nothing_else_changed() -> None:
     assert assumed(controller.view(board.now_s), "cpu_percent") == pytest.approx(25.0)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))]
+)
 def test_a_controller_that_takes_over_assumes_the_same(seed: int) -> None:
     random, controllers = Random(seed), [Controller(), Controller()]
     board = LoadedBoards(3, seed, controllers, starts_s=4.0)

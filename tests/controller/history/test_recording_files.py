@@ -38,8 +38,9 @@ from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.state import Reported
 
 from tests.controller.history.recorded_values import BEGAN, KINDS, entries, stamp, story, values
+from tests.support.examples import examples
 
-slow_to_draw = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+slow_to_draw = settings(examples(40), suppress_health_check=list(HealthCheck))
 
 
 def has_nan(value: Any) -> bool:

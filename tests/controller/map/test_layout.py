@@ -143,6 +143,7 @@ def test_boards_do_not_cover_each_other() -> None:
     assert between.min() > 0.02
 
 
+@pytest.mark.slow
 def test_beyond_400_boards_the_others_are_put_beside_their_nearest() -> None:
     names = [f"n{at}" for at in range(450)]
     rtts = {

@@ -215,7 +215,7 @@ def test_a_bound_waits_for_a_peer_that_can_show_more() -> None:
 
 
 @pytest.mark.slow
-@examples(10)
+@examples(25)
 @given(
     st.lists(st.sampled_from([100.0, 20.0, 5.0]), min_size=3, max_size=6),
     st.sampled_from([0.3, 4.0]),
@@ -270,6 +270,7 @@ def test_a_suspicion_is_settled_though_tests_with_a_third_one_always_fail() -> N
     assert cluster.of("b").mbps == pytest.approx(8.0)
 
 
+@pytest.mark.slow
 def test_a_board_that_is_always_busy_costs_others_no_more_than_its_own_budget() -> None:
     """It has a bound, which refuses no pod, and the others stay exact."""
     cluster = Cluster(dict.fromkeys([*"abcd", "busy"], 100.0))
@@ -282,6 +283,7 @@ def test_a_board_that_is_always_busy_costs_others_no_more_than_its_own_budget() 
     assert cluster.of("busy").mbps <= 100.0
 
 
+@pytest.mark.slow
 def test_a_node_whose_faster_peers_left_is_known_by_the_slower_ones() -> None:
     """Its value becomes too old, because no peer that is left can confirm it."""
     cluster = Cluster({"fast": 100.0, "gone": 100.0, "slow": 10.0})

@@ -268,6 +268,7 @@ def test_nothing_is_probed_while_the_nodes_are_unknown() -> None:
     assert (sent.pings, sent.tests) == ([], [])
 
 
+@pytest.mark.slow
 def test_thousands_of_ping_leases_are_spread_over_ticks() -> None:
     harness = ProbeHarness(*(f"n{i:04}" for i in range(2000)))
     sent = []

@@ -92,6 +92,7 @@ async def test_strange_notes_do_no_harm(moves: Any, field: Any) -> None:
     await journal.load()
 
 
+@pytest.mark.slow
 async def test_the_notes_of_the_largest_budget_with_the_longest_names_are_read() -> None:
     cluster = MemoryCluster()
     journal = Journal(cluster, HourlyBudgets())

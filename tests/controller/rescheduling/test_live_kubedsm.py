@@ -223,7 +223,9 @@ def test_a_batch_moves_nothing_that_gains_nothing(seed: int, *, is_awaited: bool
 
 
 @pytest.mark.parametrize("room", ["free", "capacity"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 40))]
+)
 def test_suggestions_come_to_an_end(seed: int, room: str) -> None:
     """Where pods can only change places by way of the cloud, or where match leaves out the pod for
     which another has left, a suggestion may gain nothing."""
@@ -237,6 +239,7 @@ def test_suggestions_come_to_an_end(seed: int, room: str) -> None:
         view = after(view, running, steps)
 
 
+@pytest.mark.slow
 def test_in_a_shortage_pods_leave_the_edge_if_told_so_and_only_where_quality_gains() -> None:
     """Suggestions for 40 drawn clusters, with the free room of the edge and with its capacity."""
     sent = 0

@@ -76,7 +76,10 @@ async def test_it_is_overdue_when_the_oldest_event_has_waited_for_five_seconds(
     assert not events.is_overdue()
 
 
-async def test_past_the_limit_the_oldest_events_are_dropped() -> None:
+async def test_past_the_limit_the_oldest_events_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_recorder, "_MAX_QUEUED", 50)
     cluster = WrittenEvents()
     events = recorder(ManualClock(), cluster)
     names = [f"p{i}" for i in range(event_recorder._MAX_QUEUED + 3)]

@@ -26,7 +26,7 @@ def counts(name: str, seed: int, number: int, boards: int, *, letter: bool = Fal
     return board.counts()
 
 
-@pytest.mark.parametrize("number", [30, 90])
+@pytest.mark.parametrize("number", [30, pytest.param(90, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", READERS)
 def test_no_board_gets_more_than_its_share_of_a_burst(name: str, number: int) -> None:
     draws = 20 if name == "netsched" else 5
@@ -34,6 +34,7 @@ def test_no_board_gets_more_than_its_share_of_a_burst(name: str, number: int) ->
     assert worst <= 1.3 * number / 4
 
 
+@pytest.mark.slow
 def test_a_burst_on_many_boards_leaves_none_with_more_than_three() -> None:
     for seed in range(3):
         assert max(counts("netsched", seed, 300, 400)) <= 3

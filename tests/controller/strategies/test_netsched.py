@@ -152,6 +152,7 @@ def most_over_mean(seed: int, pods: int, *, letter: bool) -> float:
     return max(counts.values()) / (pods / 4)
 
 
+@pytest.mark.slow
 def test_no_idle_board_gets_more_than_its_share() -> None:
     draws = range(60)
     assert max(most_over_mean(seed, 30, letter=False) for seed in draws) < 1.07

@@ -220,7 +220,8 @@ def test_the_same_tests_in_the_same_order_give_the_same_beliefs() -> None:
 # Busy boards.
 
 
-@examples(20)
+@pytest.mark.slow
+@examples(50)
 @given(st.integers(0, 2**32), st.sampled_from([0.3, 0.7, 1.0]))
 def test_a_busy_machine_makes_no_link_slow(seed: int, hindered: float) -> None:
     """Of a link that does not change, what is believed is near the truth, or a bound that is true,

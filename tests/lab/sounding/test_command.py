@@ -14,6 +14,7 @@ def sounding(*arguments: str) -> int:
     return run(["lab", "sounding", *arguments])
 
 
+@pytest.mark.slow
 def test_json_has_what_is_believed_beside_the_truth(capsys: Capture) -> None:
     assert sounding("--truth", str(SITE), "--minutes", "4", "--seed", "3", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)

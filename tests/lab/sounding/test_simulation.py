@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from tests.lab.sounding import networks
 from tests.lab.sounding.vivaldi import Recording
 
 NOISE = 0.1
+Run = TypeVar("Run", bound=Sounding)
 UNCLUSTERED = (
     networks.star,
     networks.line,
@@ -76,7 +77,7 @@ def test_a_clustered_network_is_known_within_minutes(count: int, minutes: float,
 @pytest.mark.parametrize(
     "network",
     [
-        networks.clustered,
+        pytest.param(networks.clustered, marks=pytest.mark.slow),
         *(pytest.param(each, marks=pytest.mark.experiment) for each in UNCLUSTERED),
     ],
 )
@@ -94,12 +95,15 @@ def test_estimates_are_better_than_serfs_from_the_same_samples(
     assert np.quantile(ours, 0.9) < np.quantile(serfs, 0.9)
 
 
-def quiet(count: int, seed: int = 1) -> Sounding:
-    """A clustered network whose links are not tested: only its round trips are to be known."""
-    run = Sounding(simulated(networks.clustered, count, seed), seed)
-    without_tests: Any = run._scheduler
-    without_tests._start_bandwidth_tests = lambda *_: None
+def without_tests(run: Run) -> Run:
+    """Its links are not tested: only its round trips are to be known."""
+    scheduler: Any = run._scheduler
+    scheduler._start_bandwidth_tests = lambda *_: None
     return run
+
+
+def quiet(count: int, seed: int = 1) -> Sounding:
+    return without_tests(Sounding(simulated(networks.clustered, count, seed), seed))
 
 
 @pytest.mark.parametrize(
@@ -133,10 +137,11 @@ def test_a_wanted_row_is_measured_whole() -> None:
 
 
 def test_a_changed_round_trip_is_noticed_at_the_next_measurements_of_the_pair() -> None:
-    run = Sounding(simulated(networks.star, 12, 1, changes=(Change(65.0, 1, 2, 200.0),)))
+    change = Change(65.0, 1, 2, 200.0)
+    run = without_tests(Sounding(simulated(networks.star, 12, 1, changes=(change,))))
     run.run(3)
-    (change,) = run.document()["changes"]
-    assert 0 < change["noticed_after_s"] <= 60
+    (found,) = run.document()["changes"]
+    assert 0 < found["noticed_after_s"] <= 60
 
 
 @pytest.mark.experiment
@@ -211,7 +216,7 @@ def test_boards_that_lie_are_left_out_and_no_other_board_is(
 @pytest.mark.parametrize(
     "network",
     [
-        networks.clustered,
+        pytest.param(networks.clustered, marks=pytest.mark.slow),
         *(
             pytest.param(each, marks=pytest.mark.experiment)
             for each in (networks.switched, *UNCLUSTERED)
@@ -220,7 +225,7 @@ def test_boards_that_lie_are_left_out_and_no_other_board_is(
 )
 def test_honest_boards_never_contradict_their_peers(network: networks.Network) -> None:
     made = replace(simulated(network, 40, 1, loss=0.05), noise=0.3)
-    run = _WithLiars(made, set(), lambda ms: ms)
+    run = without_tests(_WithLiars(made, set(), lambda ms: ms))
     run.run(4)
     assert run.accused == set()
     assert not [link for link in run.telemetry.links(run.now_s) if link.flapping]
@@ -239,7 +244,7 @@ def test_a_board_that_moves_is_not_taken_for_a_liar(count: int) -> None:
 
 
 def test_lost_pings_leave_pairs_known() -> None:
-    run = Sounding(simulated(networks.clustered, 30, 1, loss=0.2))
+    run = without_tests(Sounding(simulated(networks.clustered, 30, 1, loss=0.2)))
     run.run(2)
     summary = run.document()["summary"]
     assert "unknown" not in summary["pairs_by_source"]
@@ -249,7 +254,7 @@ def test_lost_pings_leave_pairs_known() -> None:
 def test_the_same_seed_gives_the_same_run() -> None:
     documents = []
     for _ in range(2):
-        run = Sounding(simulated(networks.clustered, 20, 1), seed=5)
+        run = Sounding(simulated(networks.clustered, 8, 1), seed=5)
         run.run(1)
         documents.append(run.document())
     assert documents[0] == documents[1]
@@ -327,6 +332,7 @@ def test_a_gigabit_link_is_known_as_one(count: int) -> None:
     assert max(node["test_bytes"] for node in nodes) <= 1_000_000_000 / 288
 
 
+@pytest.mark.slow
 def test_slow_and_fast_links_are_told_apart() -> None:
     speeds = [10.0, 20.0, 50.0, 100.0, 300.0, 1000.0, 1000.0, 1000.0]
     made = simulated(networks.switched, len(speeds), 1)
@@ -339,6 +345,7 @@ def test_slow_and_fast_links_are_told_apart() -> None:
     assert all(node["link_time_share"] <= 0.001 for node in nodes)
 
 
+@pytest.mark.slow
 def test_a_shared_uplink_limits_what_crosses_it_and_has_a_budget() -> None:
     site = Uplink("lte", frozenset({0, 1, 2}), 20.0)
     run = Sounding(simulated(networks.switched, 6, 1, uplinks=(site,)))

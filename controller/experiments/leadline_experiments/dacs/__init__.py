@@ -21,6 +21,7 @@ from leadline_experiments.dacs.claims import (
     label,
 )
 from leadline_experiments.dacs.methods import (
+    RUNS,
     Key,
     ScenarioResult,
     methods_with,
@@ -50,7 +51,7 @@ def run(seed: int, progress: Progress, strategy: Strategy | None = None) -> Resu
     rows: list[Row] = []
     methods = methods_with(strategy)
     for scenario in (SCENARIO_1, SCENARIO_2):
-        result = run_methods(scenario, methods, seed)
+        result = run_methods(scenario, methods, seed, RUNS)
         results.append(result)
         for part in (_count_rows, _delay_rows, _completion_rows):
             rows += part(result)

@@ -99,7 +99,7 @@ class ScenarioResult:
 
 
 def run_methods(
-    scenario: Scenario, methods: Sequence[Method], seed: int, times: int = RUNS
+    scenario: Scenario, methods: Sequence[Method], seed: int, times: int
 ) -> ScenarioResult:
     """Run every method this many times."""
     # Most runs place the pods as another one did.

@@ -83,8 +83,9 @@ def waited_ms(
     return total
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6))
-@examples(15)
+@examples(40)
 def test_no_plan_waits_longer_than_without_moves_or_far_longer_than_the_best(seed: int) -> None:
     """By the scores of all pods in each of all plans."""
     found, running, pending = running_on(seed, 3, 4, peers=False)
