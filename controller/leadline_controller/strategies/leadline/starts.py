@@ -30,7 +30,7 @@ def pulls_s(view: ClusterView, pod: Pod, nodes: Ints) -> Uncertain:
 def starts_s(view: ClusterView, expectations: Expectations, pod: Pod, nodes: Ints) -> Uncertain:
     """From there until it is ready, s, shape (m,); 0 for all where no start was seen. Of its error
     only what is more than on the best known of these nodes counts: what all share would only hide
-    how other errors differ."""
+    by how much other errors differ."""
     of_class = expectations.starts.of(workload_of(pod)) if expectations.starts.others_s else {}
     if not of_class:
         return Uncertain.exact(np.zeros(nodes.size))
@@ -41,4 +41,4 @@ def starts_s(view: ClusterView, expectations: Expectations, pod: Pod, nodes: Int
         return np.where(np.isnan(found), values[""], found)
 
     seconds, error = column(0), column(1)
-    return Uncertain(seconds, seconds, np.sqrt(error**2 - error.min(initial=np.inf) ** 2))
+    return Uncertain(seconds, seconds, error - error.min())
