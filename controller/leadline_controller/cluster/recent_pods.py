@@ -18,6 +18,7 @@ from operator import add, sub
 import numpy as np
 
 from leadline_controller.cluster.pod_lives import PodLives
+from leadline_controller.cluster.pod_starts import PodStarts
 from leadline_controller.framework.assumed_load import (
     BoardSize,
     Expectations,
@@ -45,6 +46,7 @@ _SILENT_S = 60.0
 _HALF_S = 0.5
 _SWEEP_S = 10.0  # between looks at all recent pods, also on boards that do not report
 _MOST_CAME = 128  # pods to a board, without a time between in which reports contain all
+_MOST_STARTED = 32_768
 _NOTHING = (0.0,) * _REPORTED
 _SAMPLES, _ENOUGH_SAMPLES, _MOST_WORKLOADS = 5, 3, 1024
 
@@ -107,6 +109,9 @@ class RecentPods:
         self._pods: dict[str, dict[str, _Recent]] = {}  # by node and uid
         self._growths: dict[str, _Growth] = {}
         self._lives = PodLives()
+        self._starts = PodStarts()
+        # Since the last sweep, each with its node.
+        self._started: deque[tuple[Pod, str]] = deque(maxlen=_MOST_STARTED)
         self._samples: dict[Service, deque[PodUse]] = {}
         self._dirty: set[str] = set()  # nodes to count again
         self._placed: list[tuple[str, _Recent]] = []  # pods to add, on nodes that else stay
@@ -149,6 +154,10 @@ class RecentPods:
         self._spoil(node)
         self._dirty.add(node)
 
+    def started(self, pod: Pod, node: str) -> None:
+        """The pod is ready on the node, or was restarted there."""
+        self._started.append((pod, node))
+
     def use_usage(self, usage: Mapping[Service, tuple[float, float]]) -> None:
         """Expect of CPU and memory what the metrics API says: by workload (see workload_of), the
         cores and the bytes of memory that one of its running pods uses."""
@@ -176,6 +185,7 @@ class RecentPods:
             self._dirty.update(self._pods)
             self._swept_s = now_s
             self._expect_lives(now_s)
+            self._expect_starts(table)
         is_new = measured is not self.measured
         if is_new:
             self._take_in(measured)
@@ -206,6 +216,15 @@ class RecentPods:
         lives = self._lives.lives(now_s + offset_s, self.expected.lives)
         if lives is not self.expected.lives:
             self.expected = replace(self.expected, lives=lives)
+
+    def _expect_starts(self, table: NodeTable) -> None:
+        for pod, node in self._started:
+            if (board_class := table.class_of(node)) is not None:
+                self._starts.put(pod, board_class)
+        self._started.clear()
+        starts = self._starts.look()
+        if starts is not self.expected.starts:
+            self.expected = replace(self.expected, starts=starts)
 
     def _take_in(self, measured: NodeMetrics) -> None:
         changed = np.flatnonzero((measured.measured_at_s != self._at_s).any(axis=1)).tolist()

@@ -513,6 +513,10 @@ class ClusterState:
             return
         if before is None or was_on != is_on or before.runs_s != pod.runs_s:
             self.recent.put(pod, is_on)
+        known = None if before is None else (before.starting_s, before.restarted)
+        says = pod.starting_s, pod.restarted
+        if says not in (known, (None, False)):
+            self.recent.started(pod, is_on)
 
     def _tell_recent_of_all(self, were_on: Iterable[tuple[Pod, str | None]]) -> None:
         """Tell what has changed since these were the pods, each with its node."""

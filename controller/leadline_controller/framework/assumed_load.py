@@ -14,6 +14,7 @@ from typing import NamedTuple
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.services import Service, service_of
+from leadline_controller.framework.starts import Starts
 
 # kube-scheduler's for a pod without requests: DefaultMilliCPURequest, DefaultMemoryRequest.
 _DEFAULT_CPU_CORES, _DEFAULT_MEMORY_BYTES = 0.1, 200 * 1024**2
@@ -91,6 +92,7 @@ class Expectations:
     # By how much boards' values grew with each pod of a workload.
     learned: Mapping[Service, PodUse] = field(default_factory=dict)
     lives: Mapping[Service, Lives] = field(default_factory=dict)
+    starts: Starts = field(default_factory=Starts)
 
     def life_s(self, pod: Pod, prior_s: float) -> float:
         """How long this pod is expected to run; prior_s: if nothing is known of its workload."""

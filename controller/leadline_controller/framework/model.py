@@ -309,6 +309,10 @@ class Pod:
     # board's clock; of one that was restarted, since when its kubelet has it. None before.
     runs_s: float | None = None
     ended_s: float | None = None
+    # How long it took to be ready from when its kubelet took it up, seconds, without the time
+    # between its sandbox and its containers, in which images are pulled; None if unknown.
+    starting_s: float | None = None
+    restarted: bool = False  # one of its containers was restarted
     preempted: bool = False  # it ends, or is about to, because a scheduler preempted it
     node_name: str | None = None
     finished: bool = False

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline_controller.framework.model import Layer, Node, Pod, Taint, Toleration
+from leadline_controller.framework.model import CPU, MEMORY, Layer, Node, Pod, Taint, Toleration
 from leadline_controller.framework.selectors import Requirement, Selector, Terms, integer_of
 
 Floats = NDArray[np.float64]
@@ -178,6 +178,17 @@ class NodeTable:
     def _unlabelled(self) -> Topology:
         return Topology([None] * len(self))
 
+    @cached_property
+    def classes(self) -> Topology:
+        """The classes of boards: the label `leadline.dev/class`, else the boards of one size, whose
+        names no label can have."""
+        return Topology([_class_of(node) for node in self.nodes])
+
+    def class_of(self, name: str) -> str | None:
+        """The class of the node with this name; None if there is none. See `classes`."""
+        at = self.index.get(name)
+        return None if at is None else _class_of(self.nodes[at])
+
     def all(self) -> Bools:
         """All True, shape (n,); the caller may write to it."""
         return np.ones(len(self), dtype=np.bool_)
@@ -289,6 +300,11 @@ class NodeTable:
         """Image name -> layers, from the nodes' status; of several nodes the first counts."""
         listed = (image for node in reversed(self.nodes) for image in node.images)
         return {image.name: image.layers for image in listed}
+
+
+def _class_of(node: Node) -> str:
+    cores, size = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
+    return node.labels.get(CLASS_LABEL) or f"{cores}m/{round(size / 1024**3)}Gi"
 
 
 def _column(values: Iterable[float | None]) -> Floats:

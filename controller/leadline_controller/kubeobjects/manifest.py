@@ -161,6 +161,8 @@ def read_pod(manifest: object, path: str = "pod") -> Pod:
         ),
         runs_s=runs_s,
         ended_s=ended_s if is_finished else None,
+        starting_s=_starting_s(status, runs_s),
+        restarted=any(each.restart_count for each in status.container_statuses),
         preempted=any(
             (each.type, each.status, each.reason) == ("DisruptionTarget", "True", PREEMPTED)
             for each in status.conditions
@@ -201,6 +203,24 @@ def _runs_and_ended_s(status: schema.PodStatus) -> tuple[float | None, float | N
     runs_s = max(known_s) if known_s and len(known_s) == len(starts_s) else None
     ends_s = (_unix_s(each.finished_at) for each in ran)
     return runs_s, max((each for each in ends_s if each is not None), default=None)
+
+
+def _starting_s(status: schema.PodStatus, runs_s: float | None) -> float | None:
+    """How long a pod took to be ready beside its pulls, all by its board's clock. Kubelets before
+    1.29 do not say when the sandbox was there."""
+    began_s = _unix_s(status.start_time)
+    at_s = {
+        each.type: _unix_s(each.last_transition_time)
+        for each in status.conditions
+        if each.status == "True"
+    }
+    sandbox_s, ready_s = at_s.get("PodReadyToStartContainers"), at_s.get("Ready")
+    if began_s is None or sandbox_s is None or runs_s is None or ready_s is None:
+        return None
+    if any(each.restart_count for each in status.container_statuses):
+        return None
+    is_in_order = began_s <= sandbox_s <= runs_s <= ready_s
+    return (sandbox_s - began_s) + (ready_s - runs_s) if is_in_order else None
 
 
 def controller_of(metadata: schema.Metadata) -> Owner | None:

@@ -80,7 +80,7 @@ RESOURCES = {
 }
 _ROOT_FIELDS = (
     *("apiVersion", "kind", "nodes", "links", "images", "pods", *RESOURCES),
-    *("rule", "estimates", "problems", "nominations", "reservations", "expected_use"),
+    *("rule", "estimates", "problems", "nominations", "reservations", "expected_use", "starts"),
     *("unreadable", "traffic"),
 )
 

@@ -13,6 +13,7 @@ from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import Layer
 from leadline_controller.framework.options import OptionValue
 from leadline_controller.framework.services import Service
+from leadline_controller.framework.starts import Start, Starts
 from leadline_controller.framework.view import (
     METRICS,
     AssumedLoad,
@@ -159,7 +160,8 @@ def with_load(view: ClusterView, root: Fields, entries: Sequence[Fields]) -> Clu
     """The view in which what is assumed of pods counts, as the file states it. The same view if it
     states nothing."""
     stated = {"metrics_with_assumed", "rates_unknown", "recently_placed"}
-    if not root.has("expected_use") and not any(stated & x.data.keys() for x in entries):
+    expects = root.has("expected_use") or root.has("starts")
+    if not expects and not any(stated & x.data.keys() for x in entries):
         return view
     sums = columns_of(entries, "metrics_with_assumed")
     summed = [
@@ -179,8 +181,10 @@ def read_expectations(root: Fields) -> Expectations:
     usage: dict[Service, tuple[float, float]] = {}
     learned: dict[Service, PodUse] = {}
     lives: dict[Service, Lives] = {}
+    usual_s: dict[Service, float] = {}
+    seen: dict[Service, dict[str, Start]] = {}
     for entry in root.objects("expected_use"):
-        entry.only("namespace", "labels", "uid", "measured", "learned", "lives")
+        entry.only("namespace", "labels", "uid", "measured", "learned", "lives", "starts")
         workload = read_workload(entry)
         if entry.has("measured"):
             cpu_cores, memory_bytes = _use(entry.object("measured"), PodUse._fields[:2])
@@ -194,7 +198,27 @@ def read_expectations(root: Fields) -> Expectations:
                 stated.number("ran_s", MAX_VALUE) or 0.0,
                 stated.integer("ended", 0, _MOST_ENDED) or 0,
             )
-    return Expectations(usage, learned, lives)
+        if entry.has("starts"):
+            stated = entry.object("starts")
+            stated.only("usual_s", "classes")
+            usual_s[workload] = stated.number("usual_s", MAX_VALUE) or 0.0
+            seen[workload] = dict(map(_start, stated.objects("classes")))
+    stated = root.object("starts")
+    stated.only("others_s", "classes")
+    factors = dict(map(_factor, stated.objects("classes")))
+    others_s = stated.number("others_s", MAX_VALUE) or 0.0
+    return Expectations(usage, learned, lives, Starts(usual_s, seen, factors, others_s))
+
+
+def _start(entry: Fields) -> tuple[str, Start]:
+    entry.only("class", *Start._fields)
+    seconds, error_s = (entry.number(name, MAX_VALUE) or 0.0 for name in Start._fields)
+    return entry.text("class"), Start(seconds, error_s)
+
+
+def _factor(entry: Fields) -> tuple[str, float]:
+    entry.only("class", "factor")
+    return entry.text("class"), entry.number("factor", MAX_VALUE) or 0.0
 
 
 def read_workload(entry: Fields) -> Service:

@@ -5,7 +5,7 @@ cluster did.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from leadline_controller.framework.cluster_objects import (
 )
 from leadline_controller.framework.image_layers import full_name
 from leadline_controller.framework.model import PODS, Layer, Node, Pod
+from leadline_controller.framework.node_table import CLASS_LABEL
 from leadline_controller.framework.view import METRICS, ClusterView, Floats
 from leadline_controller.kubeobjects.names import HOSTNAME, Names
 from leadline_controller.kubeobjects.object_writer import write_object
@@ -89,6 +90,7 @@ def _document(snapshot: Snapshot, names: Names) -> Manifest:
                     for each in snapshot.reservations
                 ],
                 "expected_use": list(_expected_use(snapshot, names)),
+                "starts": _starts(snapshot, names),
                 "traffic": write_traffic(view, snapshot.every_pod(), names),
                 **objects,
                 "unreadable": [
@@ -355,9 +357,11 @@ def _expected_use(snapshot: Snapshot, names: Names) -> Iterator[Manifest]:
         return
     expected = assumed.expected
     known = expected.usage.keys() | expected.learned.keys() | expected.lives.keys()
+    known |= expected.starts.usual_s.keys()
     if not known:
         return
     workloads = {workload_of(pod) for pod in snapshot.every_pod()} & known
+    called = _classes(names)
     for workload in sorted(workloads, key=in_order):
         found = write_workload(workload, names)
         if (usage := expected.usage.get(workload)) is not None:
@@ -366,4 +370,27 @@ def _expected_use(snapshot: Snapshot, names: Names) -> Iterator[Manifest]:
             found["learned"] = _known(learned._asdict())
         if (lives := expected.lives.get(workload)) is not None:
             found["lives"] = lives._asdict()
+        if (usual_s := expected.starts.usual_s.get(workload)) is not None:
+            seen = expected.starts.seen.get(workload, {}).items()
+            found["starts"] = {
+                "usual_s": usual_s,
+                "classes": [{"class": called(name), **start._asdict()} for name, start in seen],
+            }
         yield found
+
+
+def _starts(snapshot: Snapshot, names: Names) -> Manifest | None:
+    """How classes of boards differ in starts."""
+    assumed = snapshot.view.assumed
+    if assumed is None or not assumed.expected.starts.others_s:
+        return None
+    starts, called = assumed.expected.starts, _classes(names)
+    return {
+        "others_s": starts.others_s,
+        "classes": [{"class": called(n), "factor": each} for n, each in starts.factors.items()],
+    }
+
+
+def _classes(names: Names) -> Callable[[str], str]:
+    """What classes of boards are called; those of a size keep their name."""
+    return lambda name: name if "/" in name else names.value(CLASS_LABEL, name)

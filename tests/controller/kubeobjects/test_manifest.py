@@ -172,6 +172,41 @@ def test_it_is_known_since_when_a_pod_runs(
     assert read_pod({"metadata": {"name": "p"}}).bound_s is None
 
 
+def started(at_s: dict[str, int], began_s: int = 1, runs_s: int = 30, restarts: int = 0) -> Any:
+    """A pod with these conditions."""
+    status = {
+        "startTime": T % began_s,
+        "conditions": [
+            {"type": each, "status": "True", "lastTransitionTime": T % at}
+            for each, at in at_s.items()
+        ],
+        "containerStatuses": [
+            {"name": "c", "restartCount": restarts, "state": {"running": {"startedAt": T % runs_s}}}
+        ],
+    }
+    return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
+
+
+SANDBOX = "PodReadyToStartContainers"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "starting_s"),
+    [
+        (started({SANDBOX: 3, "Ready": 34}), 6.0),  # 27 s are those of its pulls
+        (started({"Ready": 34}), None),  # a kubelet before 1.29
+        (started({SANDBOX: 3}), None),  # not ready yet
+        (started({SANDBOX: 3, "Ready": 34}, restarts=1), None),
+        (started({SANDBOX: 3, "Ready": 29}), None),  # its board's clock was set meanwhile
+        (started({SANDBOX: 3, "Ready": 34}, began_s=4), None),
+    ],
+)
+def test_it_is_known_how_long_a_pod_took_to_start(manifest: Any, starting_s: float | None) -> None:
+    pod = read_pod(manifest)
+    assert pod.starting_s == starting_s
+    assert pod.restarted == bool(manifest["status"]["containerStatuses"][0]["restartCount"])
+
+
 @pytest.mark.parametrize(("phase", "finished"), [("Succeeded", True), ("Failed", True)])
 def test_succeeded_and_failed_pods_are_finished(phase: str, finished: bool) -> None:
     assert read_pod({"metadata": {"name": "p"}, "status": {"phase": phase}}).finished is finished

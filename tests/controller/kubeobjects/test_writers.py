@@ -26,7 +26,7 @@ AS_IT_IS = Names()
 UNREAD = (
     *("scheduler_name", "started_s", "bound_s", "runs_s", "ended_s", "preempted", "finished"),
     *("nominated_node", "resize", "ready", "created_s", "stays", "deletion_cost", "ip", "warnings"),
-    *("awaited_images", "started_images", "pull_secrets", "problem"),
+    *("awaited_images", "started_images", "pull_secrets", "problem", "starting_s", "restarted"),
 )
 ANNOTATIONS = {
     "user-node": "n1",

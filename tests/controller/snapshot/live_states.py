@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -137,7 +137,8 @@ class LiveState:
             for manifest in self.case.get(name) or ()
         ]
         nodes = tuple(read_node(each) for each in self.case["nodes"])
-        self.state.apply(Relisted(nodes, tuple(map(read_pod, pods)), tuple(objects)))
+        read = tuple(self._started(read_pod(each)) for each in pods)
+        self.state.apply(Relisted(nodes, read, tuple(objects)))
         if random.random() < 0.5:
             labels = read_pod(self.case["pod"]).labels
             boards = {
@@ -170,6 +171,13 @@ class LiveState:
         for condition in node.get("status", {}).get("conditions", ()):
             if condition["type"] == "Ready" and random.random() < 0.05:
                 condition["status"] = "False"
+
+    def _started(self, pod: Pod) -> Pod:
+        """Of those on nodes it is often known how long they took to start."""
+        if pod.node_name is None or self.random.random() < 0.4:
+            return pod
+        runs_s = 1_700_000_000.0 - self.random.randrange(100)
+        return replace(pod, runs_s=runs_s, starting_s=float(self.random.randrange(30)), ready=True)
 
     def _dressed(self, pod: dict[str, Any]) -> dict[str, Any]:
         """With annotations, images and an owner."""

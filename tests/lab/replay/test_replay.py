@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from leadline_controller.framework.model import Layer, Pod, PodAnnotations
+from leadline_controller.framework.model import Layer, Owner, Pod, PodAnnotations
 from leadline_controller.framework.options import OptionError
 from leadline_controller.framework.ports import NodeDeleted, PodChanged, Relisted
-from leadline_controller.history.recorded import Began, Entry
+from leadline_controller.history.recorded import Began, Born, Entry, Recorded
+from leadline_controller.telemetry.state import Agent
 from leadline_lab.replay.outcomes import Outcome, PodOutcome
 from leadline_lab.replay.past import Past
 from leadline_lab.replay.replaying import replay
@@ -246,3 +247,33 @@ def test_a_recording_that_begins_with_nothing_is_refused() -> None:
         replay(recording.entries[1:], KUBE, 0)
     with pytest.raises(OptionError, match="unknown; known: kube-scheduler, leadline, netsched"):
         replay(recording.entries, "nonsense", 0)
+
+
+def test_a_strategy_learns_how_long_pods_start_on_a_class_of_boards() -> None:
+    boards = [
+        board(f"{kind}-{at}", labels={"leadline.dev/class": kind})
+        for kind in ("slow", "quick")
+        for at in range(2)
+    ]
+    recording = Recording(boards)
+    told: list[tuple[float, Recorded]] = []
+    for number in range(40):
+        at_s, node = 20.0 + 60.0 * number, boards[number % 4].name
+        took_s = 12.0 if node.startswith("slow") else 3.0
+        job = Owner("Job", f"j-{number}", f"uid-j-{number}", "batch/v1")
+        told += recording.life(web(f"p{number}", owner=job), node, at_s, at_s + took_s, at_s + 40)
+    recording.put_in_order(told)
+    for each in boards:
+        kind = Agent(each.name, interval_s=10, hardware_model=each.name.split("-")[0])
+        recording.put(0.0, Born(kind, recording._stamp(0.0)))
+        for at_s in range(10, 2400, 10):
+            recording.report(float(at_s), each.name)
+    entries = recording.end(2450.0, "slow-0")
+    # Until it has seen some on both, it cannot know; to learn it, pods must come to both.
+    last = [
+        [each.node or "" for each in replay(entries, "leadline", 7, options).pods][-20:]
+        for options in ({}, {"without": "start"})
+    ]
+    quick, blind = (sum(node.startswith("quick") for node in nodes) for nodes in last)
+    assert quick == 20
+    assert blind < 20

@@ -39,7 +39,7 @@ class Pulls:
 
 class Waits:
     """How long a pod would wait on each node of a view. images_s: for its images, and start_s:
-    until it is ready then; shape (n,), NaN if unknown."""
+    until it is ready then; starting_s: both without pulls; shape (n,), NaN if unknown."""
 
     def __init__(
         self, past: Past, pulls: Pulls, view: ClusterView, life: Life, now_s: float
@@ -54,6 +54,8 @@ class Waits:
             known_s = pulls.waits_s(table, self._missing_mb, has_all, now_s)
             self.images_s = np.where(np.isnan(known_s), self.images_s, known_s)
         self.start_s = past.starts_s(life, table.names, self.images_s > 0)
+        prepare_s = np.where(self.images_s > 0, past.boards(table.names).prepare_s, 0.0)
+        self.starting_s = self.start_s + prepare_s
 
     def pulled(self, at: int) -> dict[str, float]:
         """What the node has to pull: each image with its MB."""

@@ -56,6 +56,7 @@ class _Placed:
     # What its node and its user's have left for its data, Mbit/s; None if it has no such.
     mbps: Mapping[str, float] | None = None
     transfer_s: float | None = None
+    starting_s: float = 0.0  # from its binding until it is ready, without its pulls
     best_ready_s: float | None = None
     best_rtt_ms: float | None = None
     rtts_ms: list[float] = field(default_factory=list)
@@ -263,6 +264,7 @@ class Run:
         self._unknown["speed"] += waits.knows_images and self._past.speed(node) is None
         self._unknown["start"] += isnan(start_s)
         placed.pull_s = wait_s = 0.0 if isnan(wait_s) else wait_s
+        placed.starting_s = float(waits.starting_s[at])
         images = waits.pulled(at)
         self._at(now_s + _shown_after_s(life), partial(self._show_bound, placed, tuple(images)))
         if images:
@@ -328,6 +330,7 @@ class Run:
             started_images=started,
             ready=True,
             runs_s=runs_s,
+            starting_s=None if isnan(placed.starting_s) else self._in_whole_s(placed.starting_s),
         )
         self._tell(PodChanged(placed.pod))
         load = self._load(node)
@@ -339,6 +342,10 @@ class Run:
         self._send(placed)
         if life.ended_s is not None and life.ready_s is not None:
             self._at(life.ended_s + (now_s - life.ready_s), partial(self._end, placed))
+
+    def _in_whole_s(self, took_s: float) -> float:
+        """What took so long until now, by the API server's times."""
+        return float(floor(self._unix_s) - floor(self._unix_s - took_s))
 
     def _send(self, placed: _Placed) -> None:
         """Its data leave for its user."""

@@ -37,6 +37,7 @@ from leadline_controller.strategies.leadline.network import (
     users_ms,
 )
 from leadline_controller.strategies.leadline.planning import search
+from leadline_controller.strategies.leadline.starts import pulls_s, starts_s
 from leadline_controller.strategies.leadline.terms import Demand, Uncertain, Work, shown
 from leadline_controller.strategies.leadline.waits import (
     MAX_MS,
@@ -45,12 +46,8 @@ from leadline_controller.strategies.leadline.waits import (
     Room,
     Waits,
 )
-from leadline_controller.strategies.shared.delays import (
-    SCATTER_MS,
-    profiling_ms,
-    registry_mbps,
-)
-from leadline_controller.strategies.shared.unknowns import LIKE_BOARDS, left_unknown
+from leadline_controller.strategies.shared.delays import SCATTER_MS, profiling_ms
+from leadline_controller.strategies.shared.unknowns import LIKE_BOARDS
 
 # Where a pod says nothing, and nothing was counted.
 _REQUESTS_PER_S = 1.0
@@ -78,7 +75,8 @@ class Leadline(BatchStrategy):
     risk(n), in ms for each request that the pod will serve; the least wins.
     docs/leadline-strategy.md derives each term.
 
-    start: until its images are pulled, behind the node's queue. N: its requests a second times
+    start: until its images are pulled, behind the node's queue, and then what its workload's starts
+    take on boards of this class. N: its requests a second times
     its expected life, that of its workload's pods and of the first one `life`; 1 for a pod of a
     Job, and for one with `data-mb` whose requests nothing tells. work: its `profile-ms`, slowed
     down by the load that is measured and assumed there (M/M/c), at most as far as its CPU request
@@ -124,8 +122,9 @@ class Leadline(BatchStrategy):
         demand = self._demand(pod, peers, expectations.life_s(pod, self.life_s))
         expected = expectations.of(pod)
         notes: list[Callable[[int], str]] = []
+        start = starts_s(view, expectations, pod, candidates)
         terms = {
-            "start": self._start_ms(view, pod, candidates, demand),
+            "start": self._start_ms(view, pod, candidates, demand, start),
             "work": self._work(view, pod, candidates, demand, expected, notes).of(
                 *busy_share(view, candidates, cores_of(view, candidates))
             ),
@@ -150,7 +149,9 @@ class Leadline(BatchStrategy):
         if risk.any():
             parts["risk_ms"] = risk
         total = np.minimum(values + risk, MAX_MS)
-        equal_ms = _EQUAL_MS + _EQUAL_SHARE * float(total.min())
+        # A start that takes as long everywhere makes no waits more alike.
+        alike_ms = 1000 * float(start.value.min()) / demand.requests if "start" in terms else 0.0
+        equal_ms = _EQUAL_MS + _EQUAL_SHARE * (float(total.min()) - min(alike_ms, MAX_MS))
         finalists = best(total, self.better, equal_ms)
 
         def why(at: int) -> str:
@@ -197,11 +198,11 @@ class Leadline(BatchStrategy):
 
     def _cost(self, view: ClusterView, pod: Pod, nodes: Ints) -> Cost:
         """Of the move of a running pod to these nodes."""
-        life_s = _expectations(view).life_s(pod, self.life_s)
-        demand = self._demand(pod, peers_at(view, pod), life_s)
-        start = self._start_ms(view, pod, nodes, demand)
+        expectations = _expectations(view)
+        life_s = expectations.life_s(pod, self.life_s)
+        pull, start = pulls_s(view, pod, nodes), starts_s(view, expectations, pod, nodes)
         others = int(_replicas(view, pod).sum()) - 1
-        each_ms = moving_ms(start.value * demand.requests / 1000, life_s)
+        each_ms = moving_ms(pull.value, start.value, life_s)
         return Cost(np.zeros(nodes.size) if others > 0 else each_ms, life_s, max(others, 0))
 
     def _waits_of(
@@ -228,9 +229,10 @@ class Leadline(BatchStrategy):
             peers, among = [*peers_at(view, pod)], batch.of[at]
             demand = self._demand(pod, [*peers, *among], expectations.life_s(pod, self.life_s))
             expected = expectations.of(pod)
-            images = pod.images, pod.init_images, demand.requests
+            images = workload_of(pod), pod.images, pod.init_images, demand.requests
             if images not in starts:
-                starts[images] = self._start_ms(view, pod, nodes, demand)
+                start = starts_s(view, expectations, pod, nodes)
+                starts[images] = self._start_ms(view, pod, nodes, demand, start)
             has_peers = bool(peers or among)
             user = pod.annotations.user_node, demand.megabits, has_peers
             if user not in users:
@@ -282,21 +284,14 @@ class Leadline(BatchStrategy):
         rate = known or _REQUESTS_PER_S
         return Demand(rate, max(rate * life_s, 1.0), megabits, bool(known), assumed)
 
-    def _start_ms(self, view: ClusterView, pod: Pod, nodes: Ints, demand: Demand) -> Uncertain:
-        """Until its images are there, for each request; 0 for all if no layers are known."""
-        if not view.images.knows(view.table, pod):
-            return Uncertain.exact(np.zeros(nodes.size))
-        filled = registry_mbps(view, nodes, LIKE_BOARDS, left_unknown)
-        speeds = np.full(len(view), np.nan)
-        speeds[nodes] = filled.values
-        time_s = view.images.pull(view.table, pod, speeds).time_s[nodes]
-        known = ~np.isnan(time_s)
-        if not known.any():
-            return Uncertain.exact(np.zeros(nodes.size))
-        time_s = np.where(known, time_s, time_s[known].max())
-        each_ms = np.minimum(1000 * time_s / demand.requests, MAX_MS)
-        relative = relative_error(filled)
-        return Uncertain(each_ms, each_ms, each_ms * relative)
+    def _start_ms(
+        self, view: ClusterView, pod: Pod, nodes: Ints, demand: Demand, start: Uncertain
+    ) -> Uncertain:
+        """Until it is ready, for each request. start: without its pulls, s."""
+        pull = pulls_s(view, pod, nodes)
+        each_ms = np.minimum(1000 * (pull.value + start.value) / demand.requests, MAX_MS)
+        error_ms = 1000 * np.hypot(pull.deviation, start.deviation) / demand.requests
+        return Uncertain(each_ms, each_ms, np.minimum(error_ms, MAX_MS))
 
     def _work(
         self,

@@ -29,10 +29,11 @@ CostOf = Callable[[ClusterView, Pod, Ints], "Cost"]  # of the move of a pod to n
 Alone = Callable[[ClusterView, Pod], Floats]
 
 
-def moving_ms(pull_s: Floats, life_s: float) -> Floats:
-    """What each request waits because the pod moves to nodes with so long pulls, shapes (n,): those
-    that come while it is away wait for half of that time."""
-    away_s = RESTART_S + pull_s
+def moving_ms(pull_s: Floats, start_s: Floats, life_s: float) -> Floats:
+    """What each request waits because the pod moves to nodes with so long pulls and starts, shapes
+    (n,): those that come while it is away wait for half of that time. A restart is the usual one,
+    or the start there if that takes longer."""
+    away_s = np.maximum(start_s, RESTART_S) + pull_s
     found: Floats = 1000 * away_s**2 / (2 * life_s)
     return found
 

@@ -187,8 +187,12 @@ def suggested(found: ClusterView, *running: Running) -> tuple[Move, ...]:
 
 def test_a_pod_comes_from_the_cloud_if_that_pays_in_its_life() -> None:
     """Worked by hand: 20 s away in a life of 3600 s are 20 * 20 / 2 / 3600 s for each request."""
-    assert moving_ms(np.zeros(1), 3600.0).tolist() == [pytest.approx(55.6, abs=0.05)]
-    assert moving_ms(np.array([10.0]), 3600.0).tolist() == [pytest.approx(125.0)]
+    none = np.zeros(1)
+    assert moving_ms(none, none, 3600.0).tolist() == [pytest.approx(55.6, abs=0.05)]
+    assert moving_ms(np.array([10.0]), none, 3600.0).tolist() == [pytest.approx(125.0)]
+    # A restart takes 20 s, also where starts are quicker.
+    assert moving_ms(none, np.array([3.0]), 3600.0).tolist() == [pytest.approx(55.6, abs=0.05)]
+    assert moving_ms(none, np.array([60.0]), 3600.0).tolist() == [pytest.approx(500.0)]
     (move,) = suggested(far_cloud(105.0), (used_at_home("web-0"), 2))
     assert (move.pod.name, move.source, move.target) == ("web-0", 2, 1)
     assert move.room_for == ()
