@@ -9,8 +9,8 @@ import pytest
 from leadline_controller.framework.model import Layer, Owner, Pod, PodAnnotations
 from leadline_controller.framework.options import OptionError
 from leadline_controller.framework.ports import NodeDeleted, PodChanged, Relisted
-from leadline_controller.history.recorded import Began, Born, Entry, Recorded
-from leadline_controller.telemetry.state import Agent
+from leadline_controller.history.recorded import Began, Entry, Recorded
+from leadline_controller.telemetry.state import Agent, Born
 from leadline_lab.replay.outcomes import Outcome, PodOutcome
 from leadline_lab.replay.past import Past
 from leadline_lab.replay.replaying import replay

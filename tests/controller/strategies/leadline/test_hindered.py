@@ -17,7 +17,7 @@ from leadline_controller.framework.view import METRICS, Bools, ClusterView
 from leadline_controller.strategies.leadline import Leadline
 
 from tests.controller.builders import node, pod, view
-from tests.controller.strategies.leadline.test_score import decision, scores, wanted
+from tests.controller.strategies.leadline.deciding import decision, scores, wanted
 
 NAMES = ("a", "b")
 SAID: list[dict[str, Any]] = [

@@ -1,6 +1,5 @@
 """Each term of the rule, on clusters in which it alone decides, with numbers worked by hand."""
 
-import json
 from dataclasses import replace
 from random import Random
 
@@ -10,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.assumed_load import Expectations, Lives, workload_of
-from leadline_controller.framework.cycle import Decision, Rule, Scores, decide, decide_in_turn
-from leadline_controller.framework.model import Image, Layer, Link, Node, Owner, Pod
-from leadline_controller.framework.options import build
+from leadline_controller.framework.cycle import Rule, decide_in_turn
+from leadline_controller.framework.model import Image, Layer, Link, Node, Owner
 from leadline_controller.framework.view import METRICS, ClusterView
 from leadline_controller.strategies.leadline import TERMS, Leadline
 
 from tests.controller.builders import node, pod, view
+from tests.controller.strategies.leadline.deciding import decision, scores, wanted
 
 BOARDS = [node("a"), node("b")]
 IDLE = {
@@ -29,23 +28,6 @@ LINKS = [Link("a", "b", 1.0)]
 
 def cluster(nodes: list[Node] = BOARDS, **changed: list[float]) -> ClusterView:
     return view(nodes, links=LINKS, metrics={**IDLE, **changed})
-
-
-def wanted(**annotations: object) -> Pod:
-    texts = {
-        key.replace("_", "-"): value if isinstance(value, str) else json.dumps(value)
-        for key, value in annotations.items()
-    }
-    return pod("p", annotations=texts)
-
-
-def scores(cluster: ClusterView, wanted: Pod, **options: float | str) -> Scores:
-    made: Leadline = build(Leadline, options)
-    return made.score(cluster, wanted, np.arange(len(cluster)))
-
-
-def decision(cluster: ClusterView, wanted: Pod) -> Decision:
-    return decide(cluster, wanted, Rule(Leadline(), FILTERS, Random(0)))
 
 
 def test_two_idle_boards_alike_are_as_good() -> None:
