@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline_controller.kubeobjects.image_pulls import read_pull
+from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_lab.kubelets import registry_address
 from leadline_lab.spec import SERVER, BoardSpec
 
@@ -70,6 +71,7 @@ class Start:
     # Until its image was there, the wait for others included, as its kubelet says; 0 if it was
     # there.
     pull_s: float
+    beside_s: float | None  # what it took beside its pull, as the controller reads its conditions
     predicted_s: float | None = None  # of that, when its node was chosen
     # What its node lacked and had then. None under kube-scheduler, or if it was unknown.
     missing_mb: float | None = None
@@ -243,12 +245,15 @@ def _placed(
                 ready[name] = time.monotonic() - created[name], pod["spec"]["nodeName"]
         time.sleep(0.1)
     events = running.api.get(EVENTS)["items"]
+    pods = [read_pod(each) for each in running.api.get(PODS)["items"]]
+    beside_s = {each.name: each.starting_s for each in pods}
     return [
         Start(
             image_of[name],
             ready[name][1],
             ready[name][0],
             _pull_s(events, name),
+            beside_s[name],
             **(_predicted(grpc, name) if grpc else {}),
         )
         for name in created

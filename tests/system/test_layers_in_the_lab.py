@@ -43,6 +43,16 @@ def test_what_is_there_is_not_pulled_again(
     assert last.missing_mb == 0
 
 
+def test_what_a_start_takes_beside_its_pull_is_read_from_the_kubelets_conditions(
+    played: Played,
+) -> None:
+    assert [start.node for start in played.starts if start.pull_s > 1], "nothing was pulled"
+    for start in played.starts:
+        assert start.beside_s is not None
+        # Two times of whole seconds, cut off, are each wrong by less than one.
+        assert 0 <= start.beside_s < start.real_s - start.pull_s + 2
+
+
 def test_the_speeds_of_the_boards_are_learned(played: Played) -> None:
     nodes = {node["node"]: node for node in played.images["nodes"]}
     fast, slow = nodes[FAST.name]["pull_mbps"], nodes[SLOW.name]["pull_mbps"]
