@@ -282,8 +282,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_plot", lambda *_: None)
     simulation = import_module("leadline_lab.sounding.simulation")
     run = simulation.Sounding.run
-    shortly = lambda sounding, _, report: run(sounding, 0.5, report)  # noqa: E731
-    monkeypatch.setattr(simulation.Sounding, "run", shortly)
+    monkeypatch.setattr(
+        simulation.Sounding, "run", lambda sounding, _, report: run(sounding, 0.5, report)
+    )
     replayed = import_module("leadline_lab.replay.command")
     runs = [outcome(Trait(hostile(at)), pods=50) for at in range(2)]
     monkeypatch.setattr(replayed, "_outcomes", lambda *_: runs)
