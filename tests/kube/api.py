@@ -11,10 +11,12 @@ import json
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager
 from http import HTTPStatus
 from http.client import HTTPSConnection
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +24,7 @@ from urllib.parse import urlsplit
 import yaml
 
 TIMEOUT_S = 90.0
+KEPT_S = 60.0
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -120,20 +123,22 @@ class Api:
 
 
 class BulkApi(Api):
-    """The same for thousands of calls: each thread keeps its connection, for as long as it lives.
-
-    After a failed call, or across a restart of the server, it is of no more use.
-    """
+    """The same for thousands of calls: each thread keeps its connection, until a call fails or the
+    thread makes none for a while: the server leaves a connection that is idle for 90 s."""
 
     def __init__(self, kubeconfig: Path) -> None:
         """Read the kubeconfig as Api does."""
         super().__init__(kubeconfig)
         self._of_thread = threading.local()
 
-    def _connection(self) -> AbstractContextManager[HTTPSConnection]:
-        if not hasattr(self._of_thread, "connection"):
-            self._of_thread.connection = self._connect()
-        return nullcontext(self._of_thread.connection)
+    @contextmanager
+    def _connection(self) -> Iterator[HTTPSConnection]:
+        kept = self._of_thread
+        if time.monotonic() > getattr(kept, "until_s", -inf):
+            kept.connection = self._connect()
+        kept.until_s = -inf
+        yield kept.connection
+        kept.until_s = time.monotonic() + KEPT_S
 
 
 def authority_of(kubeconfig: Path) -> str:
