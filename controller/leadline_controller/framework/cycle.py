@@ -17,7 +17,7 @@ import numpy as np
 
 from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.peers import absent_peers, reads_main_peer
+from leadline_controller.framework.peers import absent_peers
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
@@ -132,6 +132,15 @@ class FilteringStrategy(Protocol):
         ...
 
 
+@runtime_checkable
+class PeerStrategy(Protocol):
+    """A strategy that can take the pod's main peer as its user."""
+
+    def peer_is_user(self) -> bool:
+        """Whether it does."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """By what a node is chosen for a pod."""
@@ -147,8 +156,12 @@ class Rule:
     # chance breaks ties.
     letter: bool = False
     seed: int | None = None  # of `random`, where it is known
+    # Whether the strategy takes the pod's main peer as its user.
+    peer_is_user: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.strategy, PeerStrategy):
+            object.__setattr__(self, "peer_is_user", self.strategy.peer_is_user())
         if isinstance(self.strategy, FilteringStrategy):
             every = {**self.filters, **self.strategy.filters()}
             object.__setattr__(self, "filters", every)
@@ -334,7 +347,7 @@ def decide(
     return Decision(
         *(pod, node, why, strategy.name, strategy.better, view, results, scores, strategy.needs),
         warning=warning,
-        peer_is_user=reads_main_peer(strategy),
+        peer_is_user=rule.peer_is_user,
     )
 
 

@@ -29,12 +29,6 @@ _MOST_OBSERVED = 16  # peers of a workload that count, those with the most traff
 _REQUESTS_PER_MBPS = 4.0  # where nothing tells the requests: of 31 kB each
 
 
-def reads_main_peer(strategy: object) -> bool:
-    """Whether a strategy takes the main peer of a pod as its user: it has an option or an attribute
-    `main_peer`, and that is on."""
-    return getattr(strategy, "main_peer", "off") == "on"
-
-
 def peers_of(view: ClusterView, pod: Pod) -> tuple[PeerAt, ...]:
     """The pod's peers that are somewhere. view: without the pod, as for any decision about it.
 

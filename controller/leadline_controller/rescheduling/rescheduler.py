@@ -10,7 +10,6 @@ from typing import Literal
 
 from leadline_controller.framework.cycle import filtered
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
-from leadline_controller.framework.peers import reads_main_peer
 from leadline_controller.framework.ports import (
     Cluster,
     ClusterChange,
@@ -125,9 +124,8 @@ class Rescheduler:
         self._submitted: asyncio.Queue[tuple[Plan, asyncio.Future[list[MoveOutcome]]]] = (
             asyncio.Queue()
         )
-        strategy = step.rule.strategy
         self._assumptions = Assumptions(
-            strategy.needs, settings.min_gain, peer_is_user=reads_main_peer(strategy)
+            step.rule.strategy.needs, settings.min_gain, peer_is_user=step.rule.peer_is_user
         )
         self._about = about
         self._looked_s = float("-inf")
@@ -163,10 +161,9 @@ class Rescheduler:
 
     def why_unreliable(self, view: ClusterView) -> Callable[[Pod, str, str], str]:
         """See `quality.why_unreliable`, for the strategy in force."""
-        strategy = self._rule.strategy
         return why_unreliable(
-            *(self._step.telemetry, view, strategy.needs, self._clock.now_s()),
-            peer_is_user=reads_main_peer(strategy),
+            *(self._step.telemetry, view, self._rule.strategy.needs, self._clock.now_s()),
+            peer_is_user=self._rule.peer_is_user,
         )
 
     @property

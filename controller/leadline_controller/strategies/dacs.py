@@ -113,6 +113,10 @@ class Dacs(Strategy):
     unknown: str = unknown_option()
     main_peer: str = main_peer_option()
 
+    def peer_is_user(self) -> bool:
+        """As `main_peer` says."""
+        return self.main_peer == "on"
+
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Omega and its parts for every candidate, in seconds."""
         processing_s, profile = self._processing_s(view, pod, candidates)

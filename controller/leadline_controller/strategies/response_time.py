@@ -133,6 +133,10 @@ class ResponseTime(Strategy):
         """The threshold (lines 4-6)."""
         return {THRESHOLD: self._within_threshold}
 
+    def peer_is_user(self) -> bool:
+        """As `main_peer` says."""
+        return self.main_peer == "on"
+
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The prediction for every candidate, in ms, and its parts."""
         peer = user_peer(view, pod, self.main_peer)

@@ -5,7 +5,6 @@ Leadline's own; docs/leadline-strategy.md derives the rule and tells its limits.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -98,7 +97,6 @@ class Leadline(BatchStrategy):
     better = "lower"
     paper = "Leadline, docs/leadline-strategy.md"
     needs = ("cpu_percent", "memory_percent", "bandwidth_mbps", "rtt_ms")
-    main_peer: ClassVar[str] = "on"  # it always reads the round trips to peers
     pod_by_pod = True
 
     life_s: float = option(
@@ -114,6 +112,10 @@ class Leadline(BatchStrategy):
         0.5, maximum=100.0, help="how many standard deviations of a wait count as wait"
     )
     without: str = choice("nothing", *TERMS, help="a term that is left out")
+
+    def peer_is_user(self) -> bool:
+        """Always: it reads the round trips to all peers."""
+        return True
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The wait on every candidate, ms a request, and its terms."""
