@@ -1,5 +1,6 @@
 """README.md: a reader's first screen. tests/system/test_examples.py runs its commands."""
 
+import re
 from pathlib import Path
 
 import yaml
@@ -10,6 +11,10 @@ README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 def test_it_is_short() -> None:
     assert len(README.splitlines()) <= 120
+
+
+def test_it_names_the_two_commands_of_a_newcomer() -> None:
+    assert re.findall(r"^(make (?:demo|test))\b", README, re.MULTILINE) == ["make demo", "make test"]
 
 
 def test_it_names_the_papers_as_the_citation_does() -> None:
