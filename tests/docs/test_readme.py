@@ -14,7 +14,7 @@ def test_it_is_short() -> None:
 
 
 def test_it_names_the_two_commands_of_a_newcomer() -> None:
-    assert re.findall(r"^(make (?:demo|test))\b", README, re.MULTILINE) == ["make demo", "make test"]
+    assert re.findall(r"^make (demo|test)\b", README, re.MULTILINE) == ["demo", "test"]
 
 
 def test_it_names_the_papers_as_the_citation_does() -> None:
