@@ -53,11 +53,12 @@ class CpuCollector:
         return pb.Report(cpu=cpu)
 
     def _frequencies(self) -> list[str | None]:
-        """One for each core. One that is switched off may answer EBUSY."""
-        cores = [
-            core for core in files.entries(self._cores) if re.fullmatch("cpu[0-9]+", core.name)
+        """One for each core that is switched on."""
+        return [
+            files.text(core / "cpufreq/scaling_cur_freq")
+            for core in files.entries(self._cores)
+            if re.fullmatch("cpu[0-9]+", core.name) and files.text(core / "online") != "0"
         ]
-        return [files.text(core / "cpufreq/scaling_cur_freq") for core in cores]
 
 
 class Supply:

@@ -106,6 +106,18 @@ def test_the_frequency_is_the_mean_over_the_cores(proc: Path, tmp_path: Path) ->
     assert CpuCollector(tmp_path / "sys").collect().cpu.frequency_mhz == pytest.approx(1200.0)
 
 
+def test_a_core_that_is_switched_off_has_no_frequency_and_takes_none_along(
+    proc: Path, tmp_path: Path
+) -> None:
+    stat(proc, user=1, idle=1)
+    write(tmp_path, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1500000\n")
+    for core, is_on in ((1, 1), (2, 0), (3, 0)):  # a Jetson that saves power
+        write(tmp_path, f"sys/devices/system/cpu/cpu{core}/online", f"{is_on}\n")
+    write(tmp_path, "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "1500000\n")
+    write(tmp_path, "sys/devices/system/cpu/cpu2/cpufreq/scaling_cur_freq", "<unknown>\n")
+    assert CpuCollector(tmp_path / "sys").collect().cpu.frequency_mhz == pytest.approx(1500.0)
+
+
 def test_a_missing_sensor_is_unknown_and_not_zero(proc: Path, tmp_path: Path) -> None:
     stat(proc, user=1, idle=1)
     reading = CpuCollector(tmp_path / "sys").collect().cpu
