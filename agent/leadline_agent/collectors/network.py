@@ -115,7 +115,9 @@ def choose(net: Path, up: Sequence[str]) -> list[str]:
         or [name for name in plain if not files.exists(net / name / "master")]
         or plain
     )
-    return sorted(found)[:MAX_INTERFACES]
+    # Of more than fit, those of the default routes: the others may be ports that hardly any packet
+    # passes.
+    return sorted(sorted(found, key=lambda name: (name not in routed, name))[:MAX_INTERFACES])
 
 
 def is_hardware(interface: Path) -> bool:
