@@ -4,11 +4,13 @@ A value that cannot be read (a driver answers EIO or EBUSY) or understood (`<unk
 number that nothing can have) is None, so that it never takes others along.
 """
 
-import math
 from pathlib import Path
 from typing import Any
 
 import psutil
+from leadline_wire import codec
+
+MOST_CPU_S = codec.MOST_CORES * codec.MOST_BOOT_MS / 1000  # since boot, of all cores
 
 
 def text(path: Path) -> str | None:
@@ -59,9 +61,10 @@ def decimal(read: str, most: float) -> float | None:
 
 
 def cpu_times_s() -> Any | None:
-    """psutil's CPU times, None if they cannot be read."""
+    """psutil's CPU times, None if they cannot be read. In some containers of LXC the kernel's are
+    replaced by fewer, or by some that no computer has reached."""
     try:
         times = psutil.cpu_times()
     except (OSError, ValueError, TypeError):  # TypeError: psutil found too few of them
         return None
-    return times if all(map(math.isfinite, times)) else None
+    return times if all(0 <= each <= MOST_CPU_S for each in times) else None

@@ -111,8 +111,9 @@ def _thread_s() -> float:
 
 def times(raw: Any) -> tuple[float, float]:
     """(busy, idle) seconds since boot, of psutil's CPU times. `user` includes `guest`."""
-    busy = raw.user + raw.nice + raw.system + raw.irq + raw.softirq + raw.steal
-    return busy, raw.idle + raw.iowait
+    busy = raw.user + raw.nice + raw.system + raw.irq + raw.softirq
+    # psutil leaves out what was missing when it was imported.
+    return busy + getattr(raw, "steal", 0.0), raw.idle + raw.iowait
 
 
 def busy_percent(
