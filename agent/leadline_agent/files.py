@@ -1,7 +1,7 @@
 """Reads single values of /proc and /sys, each with its own guard.
 
-A value that cannot be read (a driver answers EIO or EBUSY) or understood (`<unknown>`, nothing, a
-number that nothing can have) is None, so that it never takes others along.
+A value that cannot be read (a driver answers EIO, EBUSY or EAGAIN) or understood (`<unknown>`,
+nothing, a number that nothing can have) is None, so that it never takes others along.
 """
 
 from pathlib import Path
@@ -17,8 +17,10 @@ def text(path: Path) -> str | None:
     """The text of a file without the white space around it; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
-    except (OSError, ValueError):  # ValueError: a path that cannot be one
-        return None
+    except (OSError, ValueError, TypeError):  # ValueError: a path that cannot be one
+        return (
+            None  # TypeError: Python's for EAGAIN, a driver's for what is off or not measured yet
+        )
 
 
 def proc(name: str) -> str:
