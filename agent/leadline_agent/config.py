@@ -173,8 +173,8 @@ def _from_file(path: Path, *, may_be_absent: bool) -> dict[str, object]:
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the agent must be able to read it") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected TOML: {error}") from None
+    except UnicodeDecodeError as error:  # such as of PowerShell, which writes UTF-16
+        raise ConfigError(f"{path}: expected UTF-8 text, byte {error.start} is not") from None
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
     # The time of the TOML parser grows with the square of the length of a key.

@@ -1,22 +1,26 @@
 """Reads single values of /proc and /sys, each with its own guard.
 
-A value that cannot be read (a driver answers EIO or EBUSY) or understood (`<unknown>`, nothing, a
-number that nothing can have) is None, so that it never takes others along.
+A value that cannot be read (a driver answers EIO, EBUSY or EAGAIN) or understood (`<unknown>`,
+nothing, a number that nothing can have) is None, so that it never takes others along.
 """
 
-import math
 from pathlib import Path
 from typing import Any
 
 import psutil
+from leadline_wire import codec
+
+MOST_CPU_S = codec.MOST_CORES * codec.MOST_BOOT_MS / 1000  # since boot, of all cores
 
 
 def text(path: Path) -> str | None:
     """The text of a file without the white space around it; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
-    except (OSError, ValueError):  # ValueError: a path that cannot be one
-        return None
+    except (OSError, ValueError, TypeError):  # ValueError: a path that cannot be one
+        return (
+            None  # TypeError: Python's for EAGAIN, a driver's for what is off or not measured yet
+        )
 
 
 def proc(name: str) -> str:
@@ -59,9 +63,10 @@ def decimal(read: str, most: float) -> float | None:
 
 
 def cpu_times_s() -> Any | None:
-    """psutil's CPU times, None if they cannot be read."""
+    """psutil's CPU times, None if they cannot be read. In some containers of LXC the kernel's are
+    replaced by fewer, or by some that no computer has reached."""
     try:
         times = psutil.cpu_times()
     except (OSError, ValueError, TypeError):  # TypeError: psutil found too few of them
         return None
-    return times if all(map(math.isfinite, times)) else None
+    return times if all(0 <= each <= MOST_CPU_S for each in times) else None

@@ -430,7 +430,9 @@ def _from_file(where: Path, *, may_be_absent: bool) -> dict[str, Any]:
         raise ConfigError(
             f"{where}: {error.strerror}; the controller must be able to read it"
         ) from None
-    except (FieldError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:  # such as of PowerShell, which writes UTF-16
+        raise ConfigError(f"{where}: expected UTF-8 text, byte {error.start} is not") from None
+    except FieldError as error:
         raise ConfigError(f"{where}: expected TOML: {error}") from None
 
 

@@ -204,3 +204,11 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
     path = tmp_path / "agent.toml"
     path.write_bytes(b"\xef\xbb\xbf" + LOCAL.replace("\n", "\r\n").encode())
     assert load(path, {}).node == "pi-1"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_file_of_another_encoding_is_told_as_such(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_bytes(f"{LOCAL}# für zu Hause\n".encode(encoding))
+    with pytest.raises(ConfigError, match=r"agent\.toml: expected UTF-8 text, byte \d+ is not$"):
+        load(path, {})

@@ -220,7 +220,7 @@ WRONG = [
     ('decisions.path = "here.db"', "decisions.path", "expected an absolute path of a file"),
     ('decisions.path = "/a\\u0000b"', "decisions.path", "expected an absolute path of a file"),
     ("cluster = ", "", "expected TOML: "),
-    ("\udcff", "", "expected TOML: "),
+    ("\udcff", "", "expected UTF-8 text, byte 0 is not"),
 ]
 
 

@@ -10,8 +10,13 @@ from leadline_agent import files
 from leadline_agent.collectors.memory import read_memory
 from leadline_agent.config import Settings
 
-# In order of preference: the device tree of a Pi, then the DMI tables of a PC.
-MODELS = ("firmware/devicetree/base/model", "class/dmi/id/product_name")
+# In order of preference: the device tree of a Pi, what the kernel says of it in a container, where
+# the tree is hidden, then the DMI tables of a PC.
+MODELS = (
+    "firmware/devicetree/base/model",
+    "devices/soc0/machine",
+    "class/dmi/id/product_name",
+)
 
 
 def read_board(
@@ -34,7 +39,7 @@ def read_board(
 
 def hardware_model(sys_root: Path) -> str:
     """The name of the board, "" if there is none. Device tree strings end with a NUL."""
-    for name in MODELS:
-        if model := (files.text(sys_root / name) or "").strip("\0\n "):
-            return model[:100]
-    return ""
+    said = [files.text(sys_root / name) or "" for name in MODELS]
+    lines = (line.partition(":") for line in files.proc("cpuinfo").splitlines())
+    said += [model for name, _, model in lines if name.strip() == "Model"]  # a Pi's
+    return next(filter(None, (model.strip("\0\n ")[:100] for model in said)), "")

@@ -53,11 +53,12 @@ class CpuCollector:
         return pb.Report(cpu=cpu)
 
     def _frequencies(self) -> list[str | None]:
-        """One for each core. One that is switched off may answer EBUSY."""
-        cores = [
-            core for core in files.entries(self._cores) if re.fullmatch("cpu[0-9]+", core.name)
+        """One for each core that is switched on."""
+        return [
+            files.text(core / "cpufreq/scaling_cur_freq")
+            for core in files.entries(self._cores)
+            if re.fullmatch("cpu[0-9]+", core.name) and files.text(core / "online") != "0"
         ]
-        return [files.text(core / "cpufreq/scaling_cur_freq") for core in cores]
 
 
 class Supply:
@@ -110,8 +111,9 @@ def _thread_s() -> float:
 
 def times(raw: Any) -> tuple[float, float]:
     """(busy, idle) seconds since boot, of psutil's CPU times. `user` includes `guest`."""
-    busy = raw.user + raw.nice + raw.system + raw.irq + raw.softirq + raw.steal
-    return busy, raw.idle + raw.iowait
+    busy = raw.user + raw.nice + raw.system + raw.irq + raw.softirq
+    # psutil leaves out what was missing when it was imported.
+    return busy + getattr(raw, "steal", 0.0), raw.idle + raw.iowait
 
 
 def busy_percent(

@@ -1,8 +1,10 @@
 """Disk I/O of whole disks, which includes that of their partitions and mapped devices."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent import files
@@ -16,6 +18,7 @@ from leadline_agent.collectors.collector import (
 
 SECTOR_BYTES = 512  # of the kernel's counters, whatever the disk has
 MOST_SECTORS = (1 << 64) - 1
+_NVME_PATH = re.compile(r"(nvme\d+)c\d+(n\d+)")  # one of the ways to a disk of several controllers
 Counters = tuple[int, int]  # bytes read and written
 
 
@@ -32,10 +35,16 @@ class DiskCollector:
         """Rates since the previous reading. Raises AbsentError on a board without a disk, and
         TransientError if none can be read."""
         now_ms = boot_ms()
-        text = files.proc("diskstats")
-        counters = {name: read for name, read in parse(text).items() if self._is_whole(name)}
+        path = Path(psutil.PROCFS_PATH, "diskstats")
+        text = files.text(path)  # empty on a board that booted from the network
+        found = parse(text or "")
+        counters = {
+            name: read
+            for name, read in found.items()
+            if self._is_whole(name) and not is_counted_elsewhere(name, found)
+        }
         after = {name: read for name, read in counters.items() if read is not None}
-        if not after and (counters or not text):
+        if not after and (counters or (text is None and files.exists(path))):
             raise TransientError("/proc/diskstats cannot be read")
         if not after:
             raise AbsentError("no disk")
@@ -59,6 +68,13 @@ def parse(diskstats: str) -> dict[str, Counters | None]:
             if read is not None and written is not None:
                 found[fields[2]] = read * SECTOR_BYTES, written * SECTOR_BYTES
     return found
+
+
+def is_counted_elsewhere(name: str, counters: Mapping[str, Counters | None]) -> bool:
+    """Whether it is a path to an NVMe disk that counts itself; with older kernels only its paths
+    do."""
+    path = _NVME_PATH.fullmatch(name)
+    return path is not None and any(counters.get("".join(path.groups())) or ())
 
 
 def rates(

@@ -31,15 +31,15 @@ def read_memory() -> pb.Memory:
     for line in files.proc("meminfo").splitlines():
         name, _, size = line.partition(":")
         if name == "MemTotal":
-            total_bytes = _bytes(size)
+            total_bytes = _bytes(size, least_kib=1)
         elif name == "MemAvailable":
-            available_bytes = _bytes(size)
+            available_bytes = _bytes(size, least_kib=0)  # of a board that is out of memory
     if total_bytes is not None and available_bytes is not None:
         # In a container the kernel may report more available memory than there is.
         available_bytes = min(available_bytes, total_bytes)
     return pb.Memory(total_bytes=total_bytes, available_bytes=available_bytes)
 
 
-def _bytes(size: str) -> int | None:
-    kib = files.number(size.strip().removesuffix("kB"), 1, codec.MOST_MEMORY_BYTES >> 10)
+def _bytes(size: str, least_kib: int) -> int | None:
+    kib = files.number(size.strip().removesuffix("kB"), least_kib, codec.MOST_MEMORY_BYTES >> 10)
     return None if kib is None else kib * 1024

@@ -105,26 +105,27 @@ def is_up(name: str) -> bool:
 
 def choose(net: Path, up: Sequence[str]) -> list[str]:
     """The interfaces to report. net: class/net of sysfs. up: those that are up, loopback aside."""
-    hardware = [name for name in up if is_hardware(net / name)]
-    plain = [name for name in up if not is_above_another(net / name)]
     routed = below(net, default_routes(files.proc("net/route"), files.proc("net/ipv6_route")))
-    found = (
-        hardware
-        or [name for name in plain if name in routed]
-        or [name for name in up if name in routed]
-        or [name for name in plain if not files.exists(net / name / "master")]
-        or plain
-    )
-    return sorted(found)[:MAX_INTERFACES]
+    found = [name for name in up if is_hardware(net / name)]
+    if not found:
+        plain = [name for name in up if not is_above_another(net / name)]
+        found = (
+            [name for name in plain if name in routed]
+            or [name for name in up if name in routed]
+            or [name for name in plain if not files.exists(net / name / "master")]
+            or plain
+        )
+    # Of more than fit, those of the default routes: the others may be ports that hardly any packet
+    # passes.
+    return sorted(sorted(found, key=lambda name: (name not in routed, name))[:MAX_INTERFACES])
 
 
 def is_hardware(interface: Path) -> bool:
     """Whether packets leave the board there, by an interface's folder in sysfs. The ports of a
     switch on the board are hardware as well, above the one that leads to the switch."""
-    names = {entry.name for entry in files.entries(interface)}
     return (
-        "device" in names
-        and not any(name.startswith("lower_") for name in names)
+        files.exists(interface / "device")  # first, as most are of pods
+        and not any(entry.name.startswith("lower_") for entry in files.entries(interface))
         and files.number(files.text(interface / "type"), 0, 65535) not in _NO_PACKETS
     )
 

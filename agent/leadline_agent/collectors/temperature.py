@@ -1,5 +1,6 @@
 """The temperature of the processor."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,11 +9,13 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_agent import files
 from leadline_agent.collectors.collector import AbsentError, TransientError, register
 
-# Names of the processor's sensor (driver or thermal zone), in order of preference.
-HWMON = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal", "cpu0_thermal")
-ZONES = (
-    *("cpu-thermal", "cpu_thermal", "soc-thermal", "soc_thermal", "x86_pkg_temp", "cpu0-thermal"),
-    *("package-thermal", "CPU-therm"),  # RK3588, Jetson
+# The processor's sensor by the name of its driver or thermal zone, "_" for "-", in lower case, in
+# order of preference. Many chips have a zone for each core or cluster.
+NAMES = (
+    re.compile(r"coretemp|k10temp|k8temp|zenpower|x86_pkg_temp"),
+    re.compile(r".*cpu.*"),
+    re.compile(r"soc_thermal|package_thermal|scpi_sensors|imx_thermal_zone"),
+    re.compile(r"bcm2835_thermal|soc_dts\d+|mpu_thermal|main\d+_thermal|(core_)?cluster.*"),
 )
 LEAST_MILLIDEGREES, MOST_MILLIDEGREES = -60_000, 150_000  # credible
 
@@ -41,15 +44,16 @@ class TemperatureCollector:
 
 def find(sys_class: Path) -> list[list[Path]]:
     """The inputs of each sensor of the processor, the preferred one first."""
-    present: dict[str, list[Path]] = {}
+    present: dict[int, list[Path]] = {}
     for folder, name, inputs in (("hwmon", "name", "temp*_input"), ("thermal", "type", "temp")):
         for sensor in files.entries(sys_class / folder):
+            said = (files.text(sensor / name) or "").lower().replace("-", "_")
+            rank = next((at for at, known in enumerate(NAMES) if known.fullmatch(said)), None)
             is_one = folder == "hwmon" or sensor.name.startswith("thermal_zone")
-            found = [each for each in files.entries(sensor) if each.match(inputs)] if is_one else []
-            if found:
-                present.setdefault(f"{folder} {files.text(sensor / name)}", []).extend(found)
-    wanted = [*(f"hwmon {name}" for name in HWMON), *(f"thermal {name}" for name in ZONES)]
-    return [present[name] for name in wanted if name in present]
+            if rank is not None and is_one:
+                found = [each for each in files.entries(sensor) if each.match(inputs)]
+                present.setdefault(rank, []).extend(found)
+    return [present[rank] for rank in sorted(present) if present[rank]]
 
 
 def hottest(sensors: Sequence[Sequence[Path]]) -> float | None:

@@ -46,8 +46,10 @@ class ProcessorWait:
         waited_us = dict(self._waited_us)
         for thread, before_us in self._before_us.items():
             waited_us[thread] = max(_waited_us(thread) - before_us, waited_us.get(thread, 0))
-        stolen_us = max(0, round((_stolen_s() - self._stolen_s) * 1e6))
-        return min(sum(waited_us.values()) + stolen_us, codec.MOST_TEST_MS * 1000)
+        before_s, now_s = self._stolen_s, _stolen_s()
+        # A reading that fails must not make all that was ever stolen a wait of now.
+        stolen_s = 0.0 if before_s is None or now_s is None else max(0.0, now_s - before_s)
+        return min(sum(waited_us.values()) + round(stolen_s * 1e6), codec.MOST_TEST_MS * 1000)
 
 
 def _threads(pid: int) -> list[Path]:
@@ -59,5 +61,5 @@ def _waited_us(thread: Path) -> int:
     return (files.number("".join(counters_ns[1:2]), 0, MOST_NS) or 0) // 1000
 
 
-def _stolen_s() -> float:
-    return float(getattr(files.cpu_times_s(), "steal", 0.0))
+def _stolen_s() -> float | None:
+    return getattr(files.cpu_times_s(), "steal", None)

@@ -51,7 +51,14 @@ _ATTEMPTS = itertools.count(1)
 FORGET_TIMEOUT_S = 15.0
 REPEAT_S = 60.0  # between two births, for a broker that retains none
 MAX_SESSION = 1 << 53
-CARD_FAULTS = frozenset((errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO))
+# Read-only, full or broken; EUCLEAN and EBADMSG are how ext4 and F2FS say the last. The others are
+# those of boards whose files are on a server, which may not lock them.
+CARD_FAULTS = frozenset(
+    (
+        *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EUCLEAN, errno.EBADMSG),
+        *(errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.ESTALE),
+    )
+)
 MAX_UNACKNOWLEDGED_S = 15.0  # after this the broker may be gone, so messages go to disk
 
 
@@ -68,8 +75,9 @@ def boot_id() -> bytes:
 class SessionLock:
     """Locks the state folder; `session` is the number of this session.
 
-    A card that is read-only, full or broken must not keep a board from being measured. Then nothing
-    is locked, and the session is the time since boot, which grows with each start as well.
+    A card that is read-only, full or broken must not keep a board from being measured, nor a share
+    without locks. Then nothing is locked, and the session is the time since boot, which grows with
+    each start as well.
     """
 
     def __init__(self, state_dir: Path) -> None:

@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import psutil
 import pytest
 from leadline_agent.collectors import Collectors
 from leadline_agent.collectors.board import hardware_model
@@ -93,10 +94,16 @@ def test_a_value_that_the_controller_would_refuse_does_not_take_the_report_along
             "Raspberry Pi 4 Model B Rev 1.4",
         ),
         ("class/dmi/id/product_name", b"NUC8i3BEK\n", "NUC8i3BEK"),
+        ("devices/soc0/machine", b"Radxa ROCK 5B\n", "Radxa ROCK 5B"),
+        ("cpuinfo", b"model\t\t: 78\n\nModel\t\t: Raspberry Pi 5\n", "Raspberry Pi 5"),
+        ("cpuinfo", b"model\t\t: 78\nmodel name\t: Intel\nModel\n", ""),
         ("nothing", b"", ""),
     ],
 )
-def test_the_hardware_has_a_name(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
+def test_the_hardware_has_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, expected: str
+) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

@@ -1,6 +1,7 @@
 """The CPU collector on a board whose /proc and /sys are text."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -106,6 +107,18 @@ def test_the_frequency_is_the_mean_over_the_cores(proc: Path, tmp_path: Path) ->
     assert CpuCollector(tmp_path / "sys").collect().cpu.frequency_mhz == pytest.approx(1200.0)
 
 
+def test_a_core_that_is_switched_off_has_no_frequency_and_takes_none_along(
+    proc: Path, tmp_path: Path
+) -> None:
+    stat(proc, user=1, idle=1)
+    write(tmp_path, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1500000\n")
+    for core, is_on in ((1, 1), (2, 0), (3, 0)):  # a Jetson that saves power
+        write(tmp_path, f"sys/devices/system/cpu/cpu{core}/online", f"{is_on}\n")
+    write(tmp_path, "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "1500000\n")
+    write(tmp_path, "sys/devices/system/cpu/cpu2/cpufreq/scaling_cur_freq", "<unknown>\n")
+    assert CpuCollector(tmp_path / "sys").collect().cpu.frequency_mhz == pytest.approx(1500.0)
+
+
 def test_a_missing_sensor_is_unknown_and_not_zero(proc: Path, tmp_path: Path) -> None:
     stat(proc, user=1, idle=1)
     reading = CpuCollector(tmp_path / "sys").collect().cpu
@@ -142,6 +155,34 @@ def test_without_cpu_times_it_fails_with_what_else_is_known(proc: Path, tmp_path
     with pytest.raises(TransientError, match="/proc/stat") as failure:
         CpuCollector(tmp_path / "sys").collect()
     assert failure.value.report.cpu.load_1m == 0.5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cpu  2568500776029407000000",
+        "cpu  10162498 0 0 8317131874320235395 0 0 0 0 0 0",
+        "cpu  10162498 0 0 -5 0 0 0 0 0 0",
+        "cpu  1 2 3",
+    ],
+)
+def test_what_a_container_of_lxc_may_say_is_no_busy_share(
+    proc: Path, tmp_path: Path, line: str
+) -> None:
+    """Such as 100 %, because the idle time is stuck at a number that nothing can have."""
+    collector = CpuCollector(tmp_path / "sys")
+    write(proc, "loadavg", "0.5 0.4 0.3 1/100 4321\n")
+    for busy in ("1016", "2016"):
+        write(proc, "stat", line.replace("1016", busy) + "\n")
+        with pytest.raises(TransientError) as failure:
+            collector.collect()
+    assert failure.value.report.cpu == pb.Cpu(load_1m=0.5)
+
+
+def test_times_that_psutil_knows_without_the_stolen_one_are_the_others() -> None:
+    """It keeps to the columns that there were when it was imported."""
+    raw = SimpleNamespace(user=1.0, nice=0.5, system=1.0, idle=6.0, iowait=1.0, irq=0, softirq=0.5)
+    assert cpu.times(raw) == (3.0, 7.0)
 
 
 def schedstat(proc: Path, ran_ms: int, waited_ms: int) -> None:

@@ -46,10 +46,30 @@ def test_only_whole_disks_count_and_sectors_are_512_bytes(
     )
 
 
-def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path) -> None:
-    (board / "diskstats").write_text("   7       0 loop0 10 0 90 0 10 0 90 0 0 0 0\n")
+@pytest.mark.parametrize("text", ["   7       0 loop0 10 0 90 0 10 0 90 0 0 0 0\n", "", None])
+def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path, text: str | None) -> None:
+    """Such as one that booted from the network, whose kernel has no disk to count, or a sandbox."""
+    if text is not None:
+        (board / "diskstats").write_text(text)
     with pytest.raises(AbsentError):
         DiskCollector(board / "sys").collect()
+
+
+@pytest.mark.parametrize("itself", [0, 100])
+def test_an_nvme_disk_counts_once_whether_the_kernel_counts_its_path_or_both(
+    board: Path, monkeypatch: pytest.MonkeyPatch, itself: int
+) -> None:
+    clock_ms = iter((1_000, 2_000))
+    monkeypatch.setattr("leadline_agent.collectors.disk.boot_ms", lambda: next(clock_ms))
+    collector = DiskCollector(board / "sys")
+    for name in ("nvme0n1", "nvme0c33n1"):
+        (board / "sys/block" / name / "device").mkdir(parents=True)
+    for times in (1, 3):
+        counted = {"259 13 nvme0n1": itself * times, "0 0 nvme0c33n1": 100 * times}
+        lines = (f"{name} 1 0 {n} 1 1 0 {n} 1 0 1 1\n" for name, n in counted.items())
+        (board / "diskstats").write_text("".join(lines))
+        disk = collector.collect().disk
+    assert disk == pb.Disk(read_bytes_per_s=200 * 512, written_bytes_per_s=200 * 512)
 
 
 def test_a_new_disk_counts_from_its_second_sample() -> None:

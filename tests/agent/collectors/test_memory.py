@@ -29,11 +29,18 @@ def test_total_and_available_are_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     )
 
 
-def test_available_is_never_more_than_the_total(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("said_kib", "expected_bytes"),
+    [
+        pytest.param(150, 102_400, id="never more than the total"),
+        pytest.param(0, 0, id="none is left, as the kernel says below its reserves"),
+    ],
+)
+def test_what_is_available_of_the_total(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said_kib: int, expected_bytes: int
 ) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 150 kB\n")
+    (tmp_path / "meminfo").write_text(f"MemTotal: 100 kB\nMemAvailable: {said_kib} kB\n")
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
     assert MemoryCollector(tmp_path).collect().memory == pb.Memory(
-        total_bytes=102_400, available_bytes=102_400
+        total_bytes=102_400, available_bytes=expected_bytes
     )

@@ -4,10 +4,12 @@ A board whose /proc and /sys are files, each of which in turn fails in each way 
 """
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -91,7 +93,7 @@ CONTENTS = {
     "bytes": b"\xff\xfe\x00\x00 \xff",
     "words": b"cpu a b c d e f g h\n: x y z\nMemTotal: much kB\n",
 }
-FAULTS = (*CONTENTS, "missing", "a directory", "EIO")
+FAULTS = (*CONTENTS, "missing", "a directory", "EIO", "EAGAIN")
 
 
 @pytest.fixture
@@ -123,12 +125,34 @@ def broken(path: Path, fault: str) -> Iterator[None]:
         path.mkdir()
     elif fault == "EIO":
         path.symlink_to("/proc/self/mem")  # which cannot be read at 0, as by a driver that fails
-    yield
+    if fault == "EAGAIN":
+        path.write_bytes(before)
+        with nothing_to_read_yet(path):
+            yield
+    else:
+        yield
     if fault == "a directory":
         path.rmdir()
     else:
         path.unlink(missing_ok=True)
     path.write_bytes(before)
+
+
+@contextmanager
+def nothing_to_read_yet(path: Path) -> Iterator[None]:
+    """A driver answers EAGAIN, as a pipe does."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    opens = Path.open
+
+    def opened(self: Path, *how: Any, **more: Any) -> Any:
+        return os.fdopen(reader, closefd=False) if self == path else opens(self, *how, **more)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "open", opened)
+        yield
+    os.close(reader)
+    os.close(writer)
 
 
 def values(message: Message, prefix: str) -> Iterator[tuple[str, object]]:

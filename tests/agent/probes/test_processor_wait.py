@@ -64,6 +64,17 @@ def test_what_a_hypervisor_took_counts(proc: Path) -> None:
     assert wait.us() == 20_000
 
 
+@pytest.mark.parametrize("is_known", [(False, True), (True, False)])
+def test_what_was_stolen_before_is_no_wait_of_now_when_a_reading_fails(
+    proc: Path, is_known: tuple[bool, bool]
+) -> None:
+    texts = ("cpu <unknown>\n", f"cpu  10 0 10 80 0 0 0 {10**6} 0 0\n")
+    (proc / "stat").write_text(texts[is_known[0]])
+    wait = ProcessorWait()
+    (proc / "stat").write_text(texts[is_known[1]])
+    assert wait.us() == 0
+
+
 def test_a_kernel_without_counters_has_no_waits(proc: Path) -> None:
     assert ProcessorWait([proc / "none"]).us() == 0
 

@@ -1,7 +1,11 @@
 """The session's number grows with each start, and the state folder has one user."""
 
+import errno
+import fcntl
+import itertools
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from leadline_agent.publish.session import (
@@ -37,12 +41,19 @@ def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path: Path) -> 
         SessionLock(tmp_path / "file" / "state")
 
 
-@pytest.mark.parametrize("number", sorted(CARD_FAULTS))
-@pytest.mark.parametrize("call", ["open", "pwrite", "fsync"])
+@pytest.mark.parametrize(
+    ("module", "call", "number"),
+    [
+        *itertools.product([os], ["open", "pwrite", "fsync"], sorted(CARD_FAULTS)),
+        # A board that booted from a server, which may not lock.
+        *itertools.product([fcntl], ["flock"], [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS]),
+    ],
+)
 def test_a_card_that_cannot_be_written_does_not_keep_the_agent_from_measuring(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    module: ModuleType,
     call: str,
     number: int,
 ) -> None:
@@ -51,7 +62,7 @@ def test_a_card_that_cannot_be_written_does_not_keep_the_agent_from_measuring(
     def fails(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, call, fails)
+    monkeypatch.setattr(module, call, fails)
     times_ms = iter((5000, 9000))
     monkeypatch.setattr("leadline_agent.publish.session.boot_ms", lambda: next(times_ms))
     assert [started(tmp_path), started(tmp_path)] == [5000, 9000]  # each start has a new session
