@@ -17,10 +17,10 @@ def text(path: Path) -> str | None:
     """The text of a file without the white space around it; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
-    except (OSError, ValueError, TypeError):  # ValueError: a path that cannot be one
-        return (
-            None  # TypeError: Python's for EAGAIN, a driver's for what is off or not measured yet
-        )
+    except (OSError, ValueError, TypeError):
+        # ValueError: a path that cannot be one. TypeError: Python's for EAGAIN, by which a driver
+        # says that a sensor is off, or has measured nothing yet.
+        return None
 
 
 def proc(name: str) -> str:
