@@ -17,6 +17,7 @@ from leadline_controller.cluster.service_profiles import (
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.model import Layer, Node, Pod
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.ports import (
     ImagePull,
     NotFoundError,
@@ -25,7 +26,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
-from leadline_controller.framework.view import METRICS, ClusterView
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.recorded import (
     Began,
     Changed,

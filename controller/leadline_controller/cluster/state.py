@@ -24,6 +24,7 @@ from leadline_controller.framework.cluster_objects import (
     VolumePlan,
 )
 from leadline_controller.framework.model import NODE_PEER, PODS, Node, Pod
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.peers import busiest_nodes
 from leadline_controller.framework.ports import (
     ClusterChange,
@@ -38,7 +39,6 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
 from leadline_controller.framework.view import (
-    METRICS,
     AssumedLoad,
     ClusterView,
     Ints,

@@ -101,7 +101,7 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
 def defect(made: Any, name: str) -> str | None:
     """What a strategy of this name must have and `made` has not; None if it has everything."""
     from leadline_controller.framework.cycle import Better
-    from leadline_controller.framework.view import METRICS
+    from leadline_controller.framework.node_metrics import METRICS
 
     if not (isinstance(made, type) and is_dataclass(made)):
         return f"expected a dataclass, got {quoted(made)}"

@@ -16,7 +16,9 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline_controller.framework.view import LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.link_table import LinkTable
+from leadline_controller.framework.node_metrics import NodeMetrics
+from leadline_controller.framework.view import NodeTable
 from leadline_controller.parsing.settings import setting
 from leadline_controller.telemetry.absences import LEAST_AWAY_S, Heard, absence_s
 from leadline_controller.telemetry.bandwidth import NodeBandwidths

@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from leadline_controller.framework.view import METRICS, NodeTable
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import NodeTable
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound

@@ -2,7 +2,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from leadline_controller.framework.view import METRICS
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.telemetry import links as storage
 from leadline_controller.telemetry import state as telemetry
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest

@@ -12,7 +12,8 @@ import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Rule, Strategy, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, Taint
-from leadline_controller.framework.view import METRICS, Floats, Ints, NodeMetrics
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
+from leadline_controller.framework.view import Floats, Ints
 from numpy.typing import ArrayLike
 
 from leadline_experiments.models.cluster import view_of
