@@ -26,9 +26,9 @@ from leadline_controller.serve.settings import (
     GrpcSettings,
 )
 from leadline_controller.settings import Settings
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent
 from leadline_controller.telemetry.traffic import BoardTraffic
 from leadline_controller.wiring import Servers
 from leadline_wire.v1 import control_pb2 as control

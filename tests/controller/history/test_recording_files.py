@@ -34,8 +34,8 @@ from leadline_controller.history.recording_files import (
     read_recording,
     write_recording,
 )
+from leadline_controller.telemetry.accepted import Reported
 from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.state import Reported
 
 from tests.controller.history.recorded_values import BEGAN, KINDS, entries, stamp, story, values
 from tests.support.examples import examples

@@ -13,10 +13,11 @@ from leadline_controller.probing import scheduler
 from leadline_controller.probing.budgets import Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
-from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import BANDWIDTHS, TelemetryState, TimesToLive
 from leadline_wire import topics
 from leadline_wire.codec import encode, kind_of
 from leadline_wire.v1 import telemetry_pb2 as pb
