@@ -22,9 +22,7 @@ from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import LookupSettings
-from leadline_controller.serve.settings import (
-    GrpcSettings,
-)
+from leadline_controller.serve.settings import GrpcSettings
 from leadline_controller.settings import Settings
 from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading

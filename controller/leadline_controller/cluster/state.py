@@ -20,9 +20,7 @@ from leadline_controller.cluster.recent_pods import RecentPods
 from leadline_controller.cluster.reservations import Reservation, Reservations
 from leadline_controller.cluster.service_profiles import ServiceProfiles
 from leadline_controller.framework import queueing_hints
-from leadline_controller.framework.cluster_objects import (
-    VolumePlan,
-)
+from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.model import NODE_PEER, PODS, Node, Pod
 from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.peers import busiest_nodes

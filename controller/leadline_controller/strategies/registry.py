@@ -8,13 +8,7 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, get_args
 
 from leadline_controller.parsing.entry_points import STRATEGIES as GROUP
-from leadline_controller.parsing.entry_points import (
-    PluginError,
-    declared,
-    described,
-    load,
-    origin,
-)
+from leadline_controller.parsing.entry_points import PluginError, declared, described, load, origin
 from leadline_controller.parsing.fields import quoted
 
 if TYPE_CHECKING:  # numpy takes long to import, and the names need none of it

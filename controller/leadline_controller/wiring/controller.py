@@ -44,14 +44,7 @@ from leadline_controller.framework.traffic import Traffic
 from leadline_controller.history import times
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.record import Change, DecisionRecord
-from leadline_controller.history.recorded import (
-    Counted,
-    Decided,
-    Learnt,
-    Pulled,
-    Recorded,
-    Used,
-)
+from leadline_controller.history.recorded import Counted, Decided, Learnt, Pulled, Recorded, Used
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.times import Moment
 from leadline_controller.homeassistant.publisher import StatePublisher

@@ -19,11 +19,7 @@ from leadline_controller.framework import ports
 from leadline_controller.framework.cluster_objects import Claim
 from leadline_controller.framework.model import Pod
 from leadline_controller.history.recorded import Began, Changed, Entry, Missed, Recorded
-from leadline_controller.history.recording_blocks import (
-    BlockError,
-    decode_block,
-    encode_block,
-)
+from leadline_controller.history.recording_blocks import BlockError, decode_block, encode_block
 from leadline_controller.history.recording_files import (
     MAGIC,
     VERSION,

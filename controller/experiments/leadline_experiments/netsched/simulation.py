@@ -18,9 +18,7 @@ from numpy.typing import ArrayLike
 
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import fair_shares
-from leadline_experiments.result import (
-    Setting,
-)
+from leadline_experiments.result import Setting
 
 MB = 10**6
 FREE, *THROTTLED = WORKERS = ("pi-1", "pi-2", "pi-3", "pi-4")

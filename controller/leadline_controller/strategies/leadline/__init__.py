@@ -39,13 +39,7 @@ from leadline_controller.strategies.leadline.network import (
 from leadline_controller.strategies.leadline.planning import search
 from leadline_controller.strategies.leadline.starts import pulls_s, starts_s
 from leadline_controller.strategies.leadline.terms import Demand, Uncertain, Work, shown
-from leadline_controller.strategies.leadline.waits import (
-    MAX_MS,
-    Boards,
-    PodColumns,
-    Room,
-    Waits,
-)
+from leadline_controller.strategies.leadline.waits import MAX_MS, Boards, PodColumns, Room, Waits
 from leadline_controller.strategies.shared.delays import SCATTER_MS, profiling_ms
 from leadline_controller.strategies.shared.unknowns import LIKE_BOARDS
 

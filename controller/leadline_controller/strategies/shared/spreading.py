@@ -9,11 +9,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice
 from leadline_controller.framework.services import service_of
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.capacity import (
-    MAX_POINTS,
-    least_requested,
-    whole_points,
-)
+from leadline_controller.strategies.shared.capacity import MAX_POINTS, least_requested, whole_points
 
 # kube-scheduler rounds its points down, so totals that differ by less may be the same there.
 WHOLE_POINT = 1.0
