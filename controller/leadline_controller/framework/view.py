@@ -23,6 +23,7 @@ from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
 from leadline_controller.framework.node_table import Ints as Ints
 from leadline_controller.framework.node_table import NodeTable as NodeTable
+from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import NO_TRAFFIC, PodPeers, Traffic
 
 # A pod that was killed, or whose board restarted, serves again after so long.
@@ -122,6 +123,12 @@ class ClusterView:
         """`recently_placed` with an entry for each node, shape (n,)."""
         known = self.recently_placed
         return known if known.size else np.zeros(len(self), dtype=np.int64)
+
+    def replicas_of(self, pod: Pod) -> Ints:
+        """How many pods of the pod's service each node has, shape (n,); 0 if it is of none."""
+        if (service := service_of(pod)) is None:
+            return np.zeros(len(self), dtype=np.int64)
+        return self.assigned_pods.replicas(service, len(self))
 
     def user_node(self, pod: Pod) -> int | None:
         """Index of the node of the pod's user; None if it names none that the cluster has."""
