@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline_controller import loops, preferences
 from leadline_controller.clock import SystemClock
-from leadline_controller.cluster.node_images import Layers
+from leadline_controller.cluster.known_layers import Layers
 from leadline_controller.cluster.pod_usage import usage_by_workload
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.batch import BatchStrategy

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Protocol
 
-from leadline_controller.cluster.node_images import Layers
+from leadline_controller.cluster.known_layers import Layers
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.image_layers import ARCH_LABEL
 from leadline_controller.framework.ports import ClusterError, ImagePull
