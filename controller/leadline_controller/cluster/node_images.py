@@ -22,7 +22,7 @@ import numpy as np
 from leadline_controller.cluster.held_images import HeldImages, PullStart
 from leadline_controller.cluster.image_status import NodeImageStatus, node_status
 from leadline_controller.cluster.known_layers import KnownLayers, Layers
-from leadline_controller.cluster.pull_times import LEAST_S, MOST_MBPS, PullSpeed
+from leadline_controller.cluster.pull_times import LEAST_S, MOST_MBPS
 from leadline_controller.framework.image_layers import ImageTable, full_name
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.node_table import NodeTable
@@ -242,18 +242,14 @@ class ImageState:
         self._refresh(now_s)
         if self._base is None or self._of is not nodes:
             base = ImageTable(by_architecture=self._by_name, held=self._held)
-            speeds = [self._speed(name) for name in nodes.names]
+            every = [self._nodes.get(name) for name in nodes.names]
+            speeds = [None if known is None else known.speed for known in every]
             if any(speeds):
                 base = replace(
                     base,
                     pull_mbps=np.array([np.nan if s is None else s.mbps for s in speeds]),
                     overhead_s=np.array([np.nan if s is None else s.overhead_s for s in speeds]),
-                    delay_s=np.array(
-                        [
-                            self._nodes[name].delay_s if s else 0.0
-                            for s, name in zip(speeds, nodes.names, strict=True)
-                        ]
-                    ),
+                    delay_s=np.array([x.delay_s if x and x.speed else 0.0 for x in every]),
                 )
             self._of, self._base = nodes, base
             self._queues, self._queued, self._unqueued = base, {}, set(self._awaiting)
@@ -302,10 +298,6 @@ class ImageState:
                 yield node_status(
                     known, self._known, self._awaiting_on(name), float(queue_mb[at]), now_s
                 )
-
-    def _speed(self, node: str) -> PullSpeed | None:
-        known = self._nodes.get(node)
-        return None if known is None else known.speed
 
     def _left(
         self, node: str, awaiting: Collection[Pod], now_s: float
