@@ -40,7 +40,8 @@ from leadline_controller.history.recording_ring import RecordingSettings
 from leadline_controller.kube.convert import Converter
 from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.settings import Settings
-from leadline_controller.telemetry.accepted import Agent, Born, Pinged, Reported, Tested
+from leadline_controller.telemetry import accepted
+from leadline_controller.telemetry.accepted import Agent, Born, Pinged, Reported
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
@@ -97,7 +98,7 @@ def feed(told: list[Entry]) -> tuple[ClusterState, TelemetryState]:
         match what:
             case Changed(change):
                 state.apply(change)
-            case Born() | Reported() | Pinged() | Tested():
+            case Born() | Reported() | Pinged() | accepted.Tested():
                 telemetry.take(what)
             case _:
                 learn(state, what)
