@@ -1,9 +1,8 @@
 """What the agents measured of n nodes in one moment, a column for each metric."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from math import log, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -57,8 +56,14 @@ class NodeMetrics:
 
     def with_values(self, columns: Iterable[Floats]) -> "NodeMetrics":
         """With other values, in the order of METRICS; the rest stays."""
-        changed: dict[str, Any] = dict(zip(METRICS, columns, strict=True))
-        return replace(self, **changed)
+        # dataclasses.replace takes twice as long, for each pod that is placed.
+        cpu, memory, sent, received, disk, bandwidth = columns
+        return NodeMetrics(
+            *(cpu, memory, sent, received, disk, bandwidth),
+            *(self.measured_at_s, self.bandwidth_most_mbps),
+            *(self.bandwidth_host_limited, self.errors),
+            *(self.throttling, self.throttling_error, self.absence_ms),
+        )
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
