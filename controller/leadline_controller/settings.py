@@ -10,13 +10,11 @@ broker.tls.ca_file. So a systemd unit can name the files that systemd provides, 
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from leadline_controller.cluster.service_profiles import read_profiles
 from leadline_controller.framework.batch import decides_together
@@ -26,20 +24,13 @@ from leadline_controller.history.recording_ring import RecordingSettings
 from leadline_controller.history.store import HistorySettings
 from leadline_controller.homeassistant.messages import PublishSettings
 from leadline_controller.kube.signing import IssuingSettings
-from leadline_controller.map.settings import WebSettings, WebTls
+from leadline_controller.map.settings import WebSettings
 from leadline_controller.notifications.settings import NotifySettings
 from leadline_controller.parsing.addresses import Network, is_loopback
 from leadline_controller.parsing.documents import parse_toml
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields, quoted, shown
-from leadline_controller.parsing.settings import (
-    LARGEST,
-    Setting,
-    absolute_path,
-    readable_file,
-    section,
-    setting,
-)
+from leadline_controller.parsing.settings import absolute_path, readable_file, section, setting
 from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.registry.lookup import LookupSettings
@@ -51,9 +42,8 @@ from leadline_controller.serve.settings import (
     HealthSettings,
     KedaSettings,
     MetricsSettings,
-    ServeError,
-    TlsFiles,
 )
+from leadline_controller.setting_rows import made, named, rows
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
@@ -61,7 +51,6 @@ from leadline_controller.telemetry.state import TimesToLive
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
 _STATE_DIRECTORY = "/var/lib/leadline-controller"
 _PROFILES = Path("/etc/leadline/profiles.json")
-_PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
 class ConfigError(ValueError):
@@ -240,148 +229,6 @@ class Settings:
     recording: RecordingSettings = section(RecordingSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A setting as the file has it."""
-
-    path: str
-    type: Any  # of the field, without None
-    default: Any  # MISSING if it must be there
-    declared: Setting
-
-    @property
-    def is_section(self) -> bool:
-        """Whether it is not one setting but those of a dataclass."""
-        return is_dataclass(self.type) and self.declared.read is None
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it is a table or a list of tables, for which there is no variable."""
-        return self.type == Mapping[str, object] or self.fields_of_entries is not None
-
-    @property
-    def fields_of_entries(self) -> Any:
-        """The dataclass of each table in a list of tables; None for all else."""
-        return next((each for each in get_args(self.type) if is_dataclass(each)), None)
-
-    @property
-    def variable(self) -> str:
-        """The variable of the setting."""
-        return "LEADLINE_" + self.path.replace(".", "_").upper()
-
-    @property
-    def words(self) -> Mapping[str, object]:
-        """What each word in the file means, where only these are allowed."""
-        if get_origin(self.type) is Literal:
-            return {word: word for word in get_args(self.type)}
-        return self.declared.words
-
-    @property
-    def range(self) -> str:
-        """What a number may be."""
-        least, most = self.declared.least, self.declared.most
-        return f"{least:.16g} or more" if most == LARGEST else f"{least:.16g} to {most:.16g}"
-
-    def of_text(self, text: str) -> object:
-        """What a variable's text is in the file. The check refuses what is wrong."""
-        if self.type is bool and not self.words:
-            return {"true": True, "false": False}.get(text, text)
-        if get_origin(self.type) is tuple:
-            return [name.strip() for name in text.split(",") if name.strip()]
-        if self.type in (int, float, str | float):
-            for convert in (int, float):
-                with suppress(ValueError):
-                    return convert(text)
-        return text
-
-    def value(self, table: Fields, name: str) -> Any:
-        """The field's value, of the file's table and the name in it. Raises FieldError."""
-        if not table.has(name):
-            if self.default is MISSING:
-                raise table.error(name, self.declared.help)
-            return self.default
-        if self.words and self.declared.read is None:
-            return self.words[table.choice(name, *self.words)]
-        if self.type is bool:
-            return table.flag(name, default=False)
-        if self.type is int:
-            return table.integer(name, int(self.declared.least), int(self.declared.most))
-        if self.type is float:
-            return self._number(table, name)
-        if self.type == Mapping[str, object]:
-            return dict(table.object(name).data)
-        if entries := self.fields_of_entries:
-            return tuple(_entry(entries, each) for each in table.objects(name))
-        if (kind := get_origin(self.type)) in (tuple, frozenset):
-            texts = enumerate(table.texts(name))
-            return kind(self._read(text, f"{table.at(name)}[{i}]") for i, text in texts)
-        given = table.raw(name) if self.type == str | float else table.text(name)
-        return self._read(given, table.at(name))
-
-    def _number(self, table: Fields, name: str) -> float:
-        value = table.raw(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise table.error(name, "a number")
-        if not self.declared.least <= value <= self.declared.most:
-            raise table.error(name, f"a finite number of {self.range}")
-        return float(value)
-
-    def _read(self, given: object, path: str) -> object:
-        with _named(path, ValueError, ServeError):
-            return given if self.declared.read is None else self.declared.read(given)
-
-
-def rows(kind: Any = Settings, section: str = "") -> Iterator[Row]:
-    """Every setting, in the order of the fields."""
-    for _, row in _rows_of(kind):
-        path = f"{section}.{row.path}".strip(".")
-        if row.is_section:
-            yield from rows(row.type, path)
-        else:
-            yield replace(row, path=path)
-
-
-def _rows_of(kind: Any) -> Iterator[tuple[str, Row]]:
-    """The dataclass' fields and their settings or sections, by their paths within it."""
-    types = get_type_hints(kind)
-    for each in fields(kind):
-        if (declared := each.metadata.get("setting")) is not None:
-            made = each.default_factory
-            default = each.default if made is MISSING else made()
-            path = each.name if declared.name is None else declared.name
-            without_none = [of for of in get_args(types[each.name]) if of is not NoneType]
-            optional = NoneType in get_args(types[each.name])
-            type_ = without_none[0] if optional else types[each.name]
-            yield each.name, Row(path, type_, default, declared)
-
-
-def _made(kind: Any, table: Fields) -> Any:
-    """The dataclass, of the settings in its table. Raises FieldError."""
-    given = {}
-    for field, row in _rows_of(kind):
-        inside, (*sections, name) = table, row.path.split(".")
-        for each in sections:
-            inside = inside.object(each)
-        if not row.is_section:
-            given[field] = row.value(inside, name)
-        elif row.default is not None or inside.has(name):
-            given[field] = _made(row.type, inside.object(name) if name else inside)
-    with _named(table.at("address"), ServeError):
-        made = kind(**given)
-    with _named(f"{table.path}: expected {_PEM}", ServeError, OSError, ValueError):
-        match made:
-            case WebTls():
-                made.server_context(login=False)
-            case BrokerTls() | TlsFiles():
-                BrokerTls(made.ca_file, made.cert_file, made.key_file).context()
-    return made
-
-
-def _entry(kind: Any, table: Fields) -> Any:
-    table.only(*(row.path for _, row in _rows_of(kind)))
-    return _made(kind, table)
-
-
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
     """Read and check the settings. path: None means the default file, which may be missing. Raises
     ConfigError."""
@@ -390,8 +237,8 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     variables = _overlay(data, environ)
     try:
         root = Fields(data, "")
-        _refuse_unknown(root, [row.path for row in rows()])
-        return _checked(_made(Settings, root), root, environ)
+        _refuse_unknown(root, [row.path for row in rows(Settings)])
+        return _checked(made(Settings, root), root, environ)
     except FieldError as error:
         field = re.split("[: ]", str(error), maxsplit=1)[0]
         names = [name for path, name in variables.items() if f"{path}.".startswith(f"{field}.")]
@@ -440,7 +287,7 @@ def _overlay(data: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]
     """Set the values of the variables in the file's data, in place. Returns path -> variable, of
     the variables that are set."""
     applied = {}
-    for row in rows():
+    for row in rows(Settings):
         if row.is_table or (text := environ.get(row.variable)) is None:
             continue
         *sections, name = row.path.split(".")
@@ -461,17 +308,6 @@ def _refuse_unknown(table: Fields, paths: list[str]) -> None:
     for name in table.data:
         if name not in inside:
             _refuse_unknown(table.object(name), paths)
-
-
-@contextmanager
-def _named(where: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turns these errors into a FieldError of the field `where`."""
-    try:
-        yield
-    except FieldError:
-        raise
-    except kinds as error:
-        raise FieldError(f"{where}: {error}") from None
 
 
 def _checked(settings: Settings, root: Fields, environ: Mapping[str, str]) -> Settings:
@@ -520,7 +356,7 @@ def _check_strategy(settings: Settings) -> None:
         raise FieldError(
             f"strategy.name: expected one of {', '.join(STRATEGIES)}, got {shown(name)}"
         )
-    with _named("strategy.name", PluginError), _named("strategy.options", OptionError):
+    with named("strategy.name", PluginError), named("strategy.options", OptionError):
         build(STRATEGIES[name], settings.options)
 
 
@@ -535,7 +371,7 @@ def _check_shadow(settings: Settings) -> None:
         given = settings.shadow.options.get(name, {})
         if not isinstance(given, Mapping):
             raise FieldError(f"shadow.options.{name}: expected a table")
-        with _named(at, PluginError), _named(f"shadow.options.{name}", OptionError):
+        with named(at, PluginError), named(f"shadow.options.{name}", OptionError):
             strategy = build(STRATEGIES[name], given)
         if decides_together(strategy):
             raise FieldError(

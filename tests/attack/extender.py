@@ -17,12 +17,7 @@ import psutil
 
 from tests.attack.extender_client import Address, Connection
 from tests.attack.extender_mutations import expected_nodes, mutated
-from tests.attack.extender_questions import (
-    SMALL_VALUES,
-    of_labels,
-    of_small_values,
-    whole_question,
-)
+from tests.attack.extender_questions import SMALL_VALUES, of_labels, of_small_values, whole_question
 from tests.controller.extender.harness import args, pod_manifest, wide
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane, control_plane

@@ -12,8 +12,10 @@ import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchPlan, BatchStrategy, Running, decide_batch
 from leadline_controller.framework.cycle import Rule
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.node_metrics import NodeMetrics
+from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.leadline import Leadline
 

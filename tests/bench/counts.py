@@ -36,7 +36,7 @@ def counts(
     rule = Rule(STRATEGIES[name](), FILTERS, Random(seed), letter=letter)
     for each in pods(count):
         if every_s >= ONE_A_SECOND_S:
-            controller.state.begin_run()
+            controller.state.run.begin()
         requests = {**each.requests, **REQUESTS}
         loaded.place(replace(each, requests=requests), rule, within_s=every_s)
     found = zip(~is_free, loaded.counts(), strict=True)

@@ -18,6 +18,7 @@ from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.cluster_objects import PodSelector, PodSelectors
 from leadline_controller.framework.cycle import Filter, Prefer, Rule, Strategy, decide
 from leadline_controller.framework.image_layers import ImageTable
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -32,17 +33,12 @@ from leadline_controller.framework.model import (
     PodAnnotations,
     Taint,
 )
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
-from leadline_controller.framework.view import (
-    METRICS,
-    ClusterView,
-    LinkTable,
-    NodeMetrics,
-    NodeTable,
-)
+from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.preferences import rule
 from leadline_controller.strategies import STRATEGIES

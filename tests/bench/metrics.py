@@ -14,10 +14,10 @@ from leadline_controller.metrics.instruments import Instruments
 from leadline_controller.metrics.reader import MetricsReader, MetricsSource
 from leadline_controller.probing.scheduler import ProbingStatus
 from leadline_controller.serve.settings import MetricsSettings
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import decode
 from leadline_controller.telemetry.paths import PingRound
-from leadline_controller.telemetry.state import Agent
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families

@@ -28,11 +28,12 @@ from leadline_controller.history.recorded import Began, Changed, Decided, Entry,
 from leadline_controller.history.recording import Recording
 from leadline_controller.history.recording_files import read_recording, recordings
 from leadline_controller.history.recording_ring import RecordingSettings
+from leadline_controller.telemetry.accepted import Agent, Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, Born, Pinged, Reported, Tested, TimesToLive
+from leadline_controller.telemetry.state import TimesToLive
 
 BOARDS, PODS, DAY_S, BEGIN_S = 20, 2000, 86_400.0, 345_678.9
 MOST_MB, MOST_CPU_S = 20.0, 864.0  # issue: a day, and 1 % of a core

@@ -10,9 +10,11 @@ import sys
 
 import numpy as np
 from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import CPU, MEMORY, Link, Node
+from leadline_controller.framework.node_metrics import NodeMetrics
 from leadline_controller.framework.node_table import NodeTable
-from leadline_controller.framework.view import ClusterView, Floats, LinkTable, NodeMetrics
+from leadline_controller.framework.view import ClusterView, Floats
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.response_time import ResponseTime

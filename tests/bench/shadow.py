@@ -15,7 +15,7 @@ from statistics import median, quantiles
 
 from leadline_controller import wiring
 from leadline_controller.framework.model import CPU, PODS, Pod, PodAnnotations
-from leadline_controller.framework.view import METRICS
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.scheduling.shadow import SAME, SKIPPED, ShadowSettings
 from leadline_controller.settings import Settings
 from leadline_controller.telemetry.collectors import BoardReading

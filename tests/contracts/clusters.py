@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from leadline_controller.framework.cluster_objects import ClusterObject, PodSelector
 from leadline_controller.framework.image_layers import ImageTable
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
@@ -24,15 +25,10 @@ from leadline_controller.framework.model import (
     Pod,
     Taint,
 )
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
 from leadline_controller.framework.node_table import CLASS_LABEL
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.framework.view import (
-    METRICS,
-    ClusterView,
-    LinkTable,
-    NodeMetrics,
-    NodeTable,
-)
+from leadline_controller.framework.view import ClusterView, NodeTable
 
 from tests.controller.builders import GIB, node, pod, view
 from tests.controller.storing import claim, storage_class, volume

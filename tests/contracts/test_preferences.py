@@ -9,7 +9,8 @@ import pytest
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.cycle import Rule, decide
 from leadline_controller.framework.model import Link, Pod
-from leadline_controller.framework.view import METRICS, ClusterView, NodeTable
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.preferences import PREFERENCES, rule
 from leadline_controller.strategies import STRATEGIES

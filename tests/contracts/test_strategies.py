@@ -9,8 +9,9 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Rule, Strategy, decide
 from leadline_controller.framework.model import Link
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.options import build, options_of, values_of
-from leadline_controller.framework.view import METRICS, ClusterView, Ints
+from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.strategies.registry import defect
 

@@ -14,15 +14,11 @@ from leadline_controller.framework.cluster_objects import (
     PodSelectors,
     Storage,
 )
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
 from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
-from leadline_controller.framework.view import (
-    METRICS,
-    ClusterView,
-    LinkTable,
-    NodeMetrics,
-    NodeTable,
-)
+from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.kubeobjects.manifest import read_pod
 
 GIB = 1024**3

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from leadline_controller import loops, wiring
-from leadline_controller.cluster.service_profiles import (
-    BoardProfile,
-    ServiceProfile,
-    document,
-)
+from leadline_controller.cluster.service_profiles import BoardProfile, ServiceProfile, document
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.model import Layer, Node, Pod
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.ports import (
     ImagePull,
     NotFoundError,
@@ -25,7 +22,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
-from leadline_controller.framework.view import METRICS, ClusterView
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.recorded import (
     Began,
     Changed,
@@ -43,18 +40,13 @@ from leadline_controller.history.recording_ring import RecordingSettings
 from leadline_controller.kube.convert import Converter
 from leadline_controller.registry.lookup import LookupSettings
 from leadline_controller.settings import Settings
-from leadline_controller.telemetry import state as telemetry_state
+from leadline_controller.telemetry import accepted
+from leadline_controller.telemetry.accepted import Agent, Born, Pinged, Reported
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import (
-    Agent,
-    Born,
-    Pinged,
-    Reported,
-    TelemetryState,
-)
+from leadline_controller.telemetry.state import TelemetryState
 from leadline_controller.wiring import Controller
 
 from tests.support.manual_clock import ManualClock
@@ -106,7 +98,7 @@ def feed(told: list[Entry]) -> tuple[ClusterState, TelemetryState]:
         match what:
             case Changed(change):
                 state.apply(change)
-            case Born() | Reported() | Pinged() | telemetry_state.Tested():
+            case Born() | Reported() | Pinged() | accepted.Tested():
                 telemetry.take(what)
             case _:
                 learn(state, what)

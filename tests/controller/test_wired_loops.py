@@ -22,13 +22,11 @@ from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.registry.lookup import LookupSettings
-from leadline_controller.serve.settings import (
-    GrpcSettings,
-)
+from leadline_controller.serve.settings import GrpcSettings
 from leadline_controller.settings import Settings
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent
 from leadline_controller.telemetry.traffic import BoardTraffic
 from leadline_controller.wiring import Servers
 from leadline_wire.v1 import control_pb2 as control

@@ -18,7 +18,8 @@ from typing import Any, get_origin
 
 import yaml
 from leadline_controller.parsing.settings import LARGEST
-from leadline_controller.settings import Row, rows
+from leadline_controller.setting_rows import Row, rows
+from leadline_controller.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs/configuration.md"
@@ -108,7 +109,7 @@ def table() -> str:
     """The page's table; the files of one server's TLS share a row."""
     lines = ["| field | value | default | meaning |", "| --- | --- | --- | --- |"]
     for _, (first, *others) in groupby(
-        rows(), lambda row: row.path.split(".tls.")[:-1] or row.path
+        rows(Settings), lambda row: row.path.split(".tls.")[:-1] or row.path
     ):
         names = [f"`{first.path}`", *(f"`.{row.path.rpartition('.')[2]}`" for row in others)]
         helps = "; ".join(row.declared.help for row in (first, *others))
@@ -174,7 +175,7 @@ def plain(row: Row) -> str:
 
 def role_rows() -> list[Row]:
     """The settings that the role's variable `controller_settings` takes."""
-    return [row for row in rows() if row.path not in OF_THE_ROLE]
+    return [row for row in rows(Settings) if row.path not in OF_THE_ROLE]
 
 
 def of_role(row: Row) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def schema() -> dict[str, Any]:
     """The schema of the chart's values."""
     every = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     root = of_values(every)
-    ours = (row for row in rows() if row.path not in OF_THE_CHART)
+    ours = (row for row in rows(Settings) if row.path not in OF_THE_CHART)
     root["properties"]["settings"] = nested(ours, in_schema, "properties", _SECTION)
     root["properties"]["global"] = {"type": "object"}  # Helm's own
     draft = "http://json-schema.org/draft-07/schema#"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from leadline_controller.settings import rows
+from leadline_controller.setting_rows import rows
+from leadline_controller.settings import Settings
 
 from tests.docs import settings
 
@@ -16,10 +17,10 @@ def test_what_repeats_the_settings_is_up_to_date(file: Path) -> None:
 
 
 def test_every_setting_says_what_it_means_and_no_two_are_the_same() -> None:
-    every = list(rows())
+    every = list(rows(Settings))
     assert all(row.declared.help for row in every)
     assert len({row.path for row in every}) == len({row.variable for row in every}) == len(every)
 
 
 def test_what_the_role_and_the_chart_leave_out_are_settings() -> None:
-    assert {*settings.OF_THE_ROLE, *settings.OF_THE_CHART} <= {row.path for row in rows()}
+    assert {*settings.OF_THE_ROLE, *settings.OF_THE_CHART} <= {row.path for row in rows(Settings)}

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from leadline_controller.inspect.problems import KINDS
+from leadline_controller.inspect.problem_kinds import KINDS
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs/troubleshooting.md").read_text(encoding="utf-8")

@@ -26,7 +26,8 @@ from leadline_controller.rescheduling import rescheduler as reschedulers
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings
 from leadline_controller.settings import Settings
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.wiring.controller import Controller, Work, running
+from leadline_controller.wiring.controller import Controller
+from leadline_controller.wiring.work import Work, running
 
 from tests.controller.probing.day_boards import CLUSTER
 from tests.endurance.api_server import SimulatedApiServer

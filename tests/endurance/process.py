@@ -23,7 +23,8 @@ from leadline_controller.notify import Heartbeats
 from leadline_controller.serve.settings import MetricsSettings
 from leadline_controller.settings import Settings
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.wiring.controller import Controller, running
+from leadline_controller.wiring.controller import Controller
+from leadline_controller.wiring.work import running
 
 from tests.endurance.api_server import Connection, SimulatedApiServer
 from tests.endurance.boards import EnduringBoards, Session

@@ -9,12 +9,7 @@ import pytest
 from leadline_controller.framework.model import CPU
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.leadline import TERMS, Leadline
-from leadline_experiments.leadline.claims import (
-    Change,
-    paper_claim,
-    robust_claims,
-    term_claims,
-)
+from leadline_experiments.leadline.claims import Change, paper_claim, robust_claims, term_claims
 from leadline_experiments.leadline.papers import Comparison
 from leadline_experiments.leadline.simulation import (
     ALIKE,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from leadline_controller.framework.ports import NodeDeleted, PodChanged
 from leadline_controller.homeassistant.messages import PublishSettings
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.session import BrokerTls
-from leadline_controller.telemetry.state import Agent
 
 from tests.controller.homeassistant.home import Home
 from tests.controller.homeassistant.state_brokers import (

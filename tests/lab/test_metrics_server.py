@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.settings import Settings
-from leadline_controller.wiring.controller import Controller, running
+from leadline_controller.wiring.controller import Controller
+from leadline_controller.wiring.work import running
 from leadline_lab.spec import BoardSpec
 
 from tests.kube.account import applied, granted, login, wait_allowed

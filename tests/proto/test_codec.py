@@ -8,15 +8,7 @@ import pytest
 from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_wire.codec import (
-    MAX_BYTES,
-    Fault,
-    MessageError,
-    decode,
-    encode,
-    kind_of,
-    stamp_sent,
-)
+from leadline_wire.codec import MAX_BYTES, Fault, MessageError, decode, encode, kind_of, stamp_sent
 from leadline_wire.topics import SCHEMA, Kind, Topic
 from leadline_wire.v1 import telemetry_pb2 as pb
 

@@ -12,11 +12,12 @@ from leadline_controller.framework.cycle import Rule, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import PodChanged, PodDeleted, Relisted
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.link_bandwidth import LinkBandwidth
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 WALL_S = 1_700_000_000.0
 INTERVAL_S = 10.0
@@ -158,7 +159,7 @@ class LoadedBoards:
         telemetry.set_members(set(self.names), self.now_s)
         for name, mbps in zip(self.names, self._mbps, strict=True):
             telemetry.birth(Agent(name, interval_s=10), self._stamp(0.0))
-            slot = telemetry._records[name].slot
+            slot = telemetry._boards.by_name[name].slot
             telemetry._columns.set_bandwidth(slot, LinkBandwidth(mbps, 0.0))
         if self._rtt_ms is not None:
             self._ping(telemetry, self._rtt_ms)

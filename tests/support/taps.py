@@ -17,7 +17,8 @@ from leadline_controller.history.recorded import (
     Pulled,
     Recorded,
 )
-from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested, TimesToLive
+from leadline_controller.telemetry.accepted import Born, Pinged, Reported, Tested
+from leadline_controller.telemetry.state import TimesToLive
 from leadline_controller.wiring.controller import Controller
 
 

@@ -1,8 +1,6 @@
 """One message of each kind, as a board sends it."""
 
-from leadline_wire.codec import (
-    TelemetryMessage,
-)
+from leadline_wire.codec import TelemetryMessage
 from leadline_wire.topics import Kind
 from leadline_wire.v1 import telemetry_pb2 as pb
 

@@ -13,14 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 
-from leadline_experiments.dacs.claims import (
-    BASELINES,
-    COMPLETION_S,
-    FASTEST,
-    GAINS,
-    claims,
-    label,
-)
+from leadline_experiments.dacs.claims import BASELINES, COMPLETION_S, FASTEST, GAINS, claims, label
 from leadline_experiments.dacs.methods import Key, ScenarioResult
 from leadline_experiments.dacs.simulation import ITERATIONS, WORKERS, Outcome, ServedRequest
 from leadline_experiments.result import gain_percent

@@ -33,12 +33,7 @@ from tests.kube.scheduler import kube_scheduler
 from tests.lab.running import PODS, RunningLab, is_ready, running_lab, running_pod
 from tests.support.threads import beside
 from tests.system.daemons import eventually
-from tests.system.layers_lab import (
-    push_images,
-    random_sequence,
-    tell_images,
-    warm_up,
-)
+from tests.system.layers_lab import push_images, random_sequence, tell_images, warm_up
 
 # A slower one would decide all means alone, by the images that chance sends there.
 MBPS = (100.0, 70.0, 50.0, 35.0)

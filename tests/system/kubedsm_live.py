@@ -27,12 +27,7 @@ import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Rule
 from leadline_controller.framework.model import CPU, MEMORY, Pod
-from leadline_controller.framework.ports import (
-    ClusterChange,
-    PodChanged,
-    PodDeleted,
-    Relisted,
-)
+from leadline_controller.framework.ports import ClusterChange, PodChanged, PodDeleted, Relisted
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.rescheduling.journal import HourlyBudgets, MoveNote
 from leadline_controller.rescheduling.rescheduler import ReschedulingSettings

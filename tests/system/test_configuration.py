@@ -19,7 +19,8 @@ from leadline_controller.homeassistant.messages import PublishSettings
 from leadline_controller.parsing.settings import LARGEST
 from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.serve.settings import ExtenderSettings
-from leadline_controller.settings import Row, rows
+from leadline_controller.setting_rows import Row, rows
+from leadline_controller.settings import Settings
 
 from tests.support.certificates import Authority
 from tests.system.daemons import unreachable_kubeconfig
@@ -291,12 +292,12 @@ def required_beside(row: Row) -> list[str]:
     section = row.path.rpartition(".")[0]
     return [
         f"{each.path} = '/dev/null'"
-        for each in rows()
+        for each in rows(Settings)
         if each.default is MISSING and each.path.rpartition(".")[0] == section and each != row
     ]
 
 
-@pytest.mark.parametrize("row", list(rows()), ids=lambda row: row.path)
+@pytest.mark.parametrize("row", list(rows(Settings)), ids=lambda row: row.path)
 def test_a_value_of_another_type_or_out_of_range_is_told(row: Row, tmp_path: Path) -> None:
     file, others = tmp_path / "controller.toml", required_beside(row)
     for value in wrong_values(row):
@@ -308,7 +309,7 @@ def test_a_value_of_another_type_or_out_of_range_is_told(row: Row, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in rows() if row.type in (int, float)], ids=lambda row: row.path
+    "row", [row for row in rows(Settings) if row.type in (int, float)], ids=lambda row: row.path
 )
 def test_both_ends_of_a_range_are_in_it(row: Row, tmp_path: Path) -> None:
     file, others = tmp_path / "controller.toml", required_beside(row)

@@ -17,14 +17,7 @@ from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 from tests.controller.telemetry.board_builder import BoardMessages
 from tests.controller.telemetry.wire_client import connected
 from tests.system.audit import AuditedRequest, bound_without_lease
-from tests.system.controller_pair import (
-    CLUSTER,
-    LEASE,
-    LEASE_S,
-    NODES,
-    Candidate,
-    ControllerPair,
-)
+from tests.system.controller_pair import CLUSTER, LEASE, LEASE_S, NODES, Candidate, ControllerPair
 from tests.system.daemons import TIMED, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]

@@ -16,7 +16,8 @@ import pytest
 from leadline_agent import config as agent
 from leadline_controller.extender import server as extender
 from leadline_controller.serve import grpc_server
-from leadline_controller.settings import rows
+from leadline_controller.setting_rows import rows
+from leadline_controller.settings import Settings
 from leadline_flows import __main__ as flows
 
 from tests.support.certificates import Authority
@@ -122,7 +123,7 @@ def test_a_unit_never_gives_up_and_is_watched(unit: Path) -> None:
     ("unit", "known"),
     [
         (AGENT, {f"LEADLINE_{path.replace('.', '_').upper()}" for path in agent._FIELDS}),
-        (CONTROLLER, {row.variable for row in rows()}),
+        (CONTROLLER, {row.variable for row in rows(Settings)}),
     ],
     ids=["agent", "controller"],
 )

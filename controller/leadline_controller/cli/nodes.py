@@ -16,7 +16,8 @@ from leadline_controller.cli.history import Charts
 from leadline_controller.cli.links import links_of
 from leadline_controller.cli.listing import Listed
 from leadline_controller.cli.output import DIM, FirstThatFits, Table, cell, table
-from leadline_controller.inspect.problems import KINDS, of_boards
+from leadline_controller.inspect.problem_kinds import KINDS
+from leadline_controller.inspect.problems import of_boards
 
 _COLUMNS = (
     *("NAME", "AGENT", "CPU\n%", "MEM\n%", "TEMP\n°C", "PKT/S\ntx/rx", "DISK\nB/s"),

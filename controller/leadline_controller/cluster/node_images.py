@@ -10,114 +10,32 @@ Otherwise the kubelet has deleted it.
 Kubelets pull one image after the other by default, in the order in which they asked for them.
 """
 
-import statistics
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from math import fsum
-from typing import NamedTuple
 
 import numpy as np
 
-from leadline_controller.cluster.pull_times import LEAST_S, MOST_MBPS, PullSpeed, PullTimes
-from leadline_controller.framework.image_layers import ARCH_LABEL, ImageTable, full_name
-from leadline_controller.framework.model import Layer, Node, Pod
+from leadline_controller.cluster.held_images import HeldImages, PullStart
+from leadline_controller.cluster.image_status import NodeImageStatus, node_status
+from leadline_controller.cluster.known_layers import KnownLayers, Layers
+from leadline_controller.cluster.pull_times import LEAST_S, MOST_MBPS
+from leadline_controller.framework.image_layers import ImageTable, full_name
+from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.ports import ImagePull
 
-Layers = tuple[Layer, ...]
 # A kubelet's nodeStatusMaxImages.
 LISTED_IMAGES = 50
 # A kubelet updates its node's status within 10 s after a change.
 _STATUS_DELAY_S = 60.0
-_MAX_PULLED = 256  # images of a node that its status does not have
 _MAX_STARTS = 64  # pulls of a node that began
-_MAX_IMAGES = 4096
 # A pull of less says more about the registry's delay than about its speed.
 _LEAST_MB = 1.0
-_DELAYS = 9
 _MOST_DELAY_S = 60.0  # a pod that takes longer waits for a volume, or an operator
-
-
-@dataclass(slots=True)
-class _Start:
-    """A pull that began, for this pod first."""
-
-    pod_uid: str
-    at_s: float
-    held: frozenset[str] | None  # the layers that the node had then; None if nobody saw it begin
-
-
-@dataclass(slots=True)
-class _NodeImages:
-    """One node."""
-
-    node: Node
-    pods: dict[str, Pod] = field(default_factory=dict)
-    # Image -> when it was last seen to be there.
-    pulled: dict[str, float] = field(default_factory=dict)
-    starts: dict[str, _Start] = field(default_factory=dict)  # image -> its pull
-    free_at_s: float = -np.inf  # when the last pull ended
-    # By uid, when a pod came that waits for images, None once the kubelet has asked for one.
-    came_s: dict[str, float | None] = field(default_factory=dict)
-    # How long after they came the kubelet asked for the last pods' images.
-    delays_s: deque[float] = field(default_factory=lambda: deque(maxlen=_DELAYS))
-    exact: PullTimes = field(default_factory=PullTimes)  # of pulls whose layers were known
-    rough: PullTimes = field(default_factory=PullTimes)
-    images: frozenset[str] = frozenset()
-    held: frozenset[str] = frozenset()
-    check_at_s: float = np.inf
-
-    @property
-    def architecture(self) -> str:
-        return self.node.labels.get(ARCH_LABEL, "")
-
-    @property
-    def speed(self) -> PullSpeed | None:
-        return self.exact.speed or self.rough.speed
-
-    @property
-    def delay_s(self) -> float:
-        """How long after a pod came the kubelet asks for its images, s."""
-        return statistics.median(self.delays_s) if self.delays_s else 0.0
-
-    def note(self, image: str, at_s: float) -> None:
-        """The image was there at this time."""
-        self.pulled.pop(image, None)
-        self.pulled[image] = at_s
-        if len(self.pulled) > _MAX_PULLED:
-            del self.pulled[next(iter(self.pulled))]
-
-
-class ImageStatus(NamedTuple):
-    """An image on a node."""
-
-    name: str
-    size_mb: float | None  # None if unknown
-    layers: int  # 0 if unknown
-    used: bool  # by a container
-
-
-class PullStatus(NamedTuple):
-    """A pull under way."""
-
-    image: str
-    missing_mb: float | None  # that the node did not have when it began, None if unknown
-    age_s: float | None
-
-
-class NodeImageStatus(NamedTuple):
-    """What `leadline images` shows of a node."""
-
-    node: str
-    architecture: str
-    images: tuple[ImageStatus, ...]
-    held_mb: float  # of all its images, shared layers once
-    queue_mb: float
-    pulling: tuple[PullStatus, ...]
-    speed: PullSpeed | None
 
 
 class ImageState:
@@ -126,14 +44,13 @@ class ImageState:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._nodes: dict[str, _NodeImages] = {}
+        self._nodes: dict[str, HeldImages] = {}
         self._awaiting: dict[str, dict[str, Pod]] = {}  # node -> its pods by uid
-        self._digests: dict[str, str] = {}  # image -> its name by digest
-        self._layers: dict[str, Mapping[str, Layers]] = {}  # by digest -> architecture -> layers
-        self._known: Mapping[str, Mapping[str, Layers]] = {}  # both, by any name
+        self._known = KnownLayers()
+        self._by_name: Mapping[str, Mapping[str, Layers]] = {}  # of these, by any name
         self._held: dict[str, frozenset[str]] = {}
         self._wanted: Set[str] = frozenset()  # when last asked
-        self._is_stale = False  # both, after a registry told something
+        self._is_stale = False  # that and `_held`, after a registry told something
         self._dirty: set[str] = set()
         self._check_at_s = np.inf
         self._listed: Counter[str] = Counter()  # nodes that list an image, by digest
@@ -153,7 +70,7 @@ class ImageState:
         self._listed.clear()
         for node in nodes:
             known = before.pop(node.name, None)
-            self._nodes[node.name] = known or _NodeImages(node)
+            self._nodes[node.name] = known or HeldImages(node)
             self._nodes[node.name].node = node
             self._nodes[node.name].pods = {}
             self._listed.update(_by_digest(node))
@@ -164,7 +81,7 @@ class ImageState:
         """A node was added or changed."""
         known = self._nodes.get(node.name)
         if known is None:
-            known = self._nodes[node.name] = _NodeImages(node)
+            known = self._nodes[node.name] = HeldImages(node)
         else:
             self._listed.subtract(_by_digest(known.node))
             known.node = node
@@ -238,7 +155,7 @@ class ImageState:
             self._base = None
         return None
 
-    def _began(self, known: _NodeImages, pull: ImagePull) -> None:
+    def _began(self, known: HeldImages, pull: ImagePull) -> None:
         came_s = known.came_s.get(pull.pod_uid)
         if pull.pod_uid in known.came_s:
             # Not forgotten: the next image, or try, says nothing, and the pod is added with each
@@ -254,11 +171,13 @@ class ImageState:
             return
         now_s = self._now_s()
         self._refresh(now_s)
-        known.starts[pull.image] = _Start(pull.pod_uid, now_s, None if pull.is_old else known.held)
+        known.starts[pull.image] = PullStart(
+            pull.pod_uid, now_s, None if pull.is_old else known.held
+        )
         if len(known.starts) > _MAX_STARTS:
             del known.starts[next(iter(known.starts))]
 
-    def _ended(self, known: _NodeImages, pull: ImagePull, took_s: float) -> float | None:
+    def _ended(self, known: HeldImages, pull: ImagePull, took_s: float) -> float | None:
         now_s = self._now_s()
         start = known.starts.pop(pull.image, None)
         known.free_at_s = now_s
@@ -266,7 +185,7 @@ class ImageState:
         self._dirty.add(pull.node)
         if start is None:
             return None  # it was there when this pod's turn came
-        layers = self.layers_on(pull.node, pull.image)
+        layers = self._known.of(pull.image, known.architecture)
         # Kubelets pull one image after the other by default, so the next ones begin with these.
         pulled = {layer.digest for layer in layers or ()}
         for waiting in known.starts.values():
@@ -287,27 +206,11 @@ class ImageState:
         """A registry tells an image's digest, and its layers for each architecture ("" for all).
         image, by_digest: full names. Returns the images that were forgotten for it, the oldest of
         those that nothing wants."""
-        if self._digests.get(image) == by_digest and self._layers.get(by_digest) == layers:
+        if self._known.says(image, by_digest, layers):
             return set()
-        self._digests[image], self._layers[by_digest] = by_digest, layers
         # Thousands are told at a start, so what is made of all of them waits for who reads it.
         self._is_stale, self._base = True, None
-        return self._make_room(by_digest)
-
-    def _make_room(self, newest: str) -> set[str]:
-        forgotten: set[str] = set()
-        if len(self._layers) > _MAX_IMAGES:
-            kept = {self._digests.get(name, name) for name in self._wanted} | {newest}
-            unwanted = (digest for digest in self._layers if digest not in kept)
-            oldest = next(unwanted, next(iter(self._layers)))
-            del self._layers[oldest]
-            forgotten = {name for name, digest in self._digests.items() if digest == oldest}
-        elif len(self._digests) > _MAX_IMAGES:
-            unwanted = (name for name in self._digests if name not in self._wanted)
-            forgotten = {next(unwanted, next(iter(self._digests)))}
-        for name in forgotten:
-            del self._digests[name]
-        return forgotten
+        return self._known.learn(image, by_digest, layers, self._wanted)
 
     def wanted(self, pods: Iterable[Pod]) -> dict[str, set[str]]:
         """The images whose layers are worth asking for: those of the pods, and those that nodes
@@ -331,14 +234,6 @@ class ImageState:
         self._wanted = wanted.keys()
         return wanted
 
-    def layers_on(self, node: str, image: str) -> Layers | None:
-        """The layers of the image for this node's architecture, None if unknown."""
-        known = self._layers.get(self._digests.get(image, image))
-        if not known:
-            return None
-        found = known.get(self._nodes[node].architecture, known.get(""))
-        return next(iter(known.values())) if found is None else found
-
     # Reading.
 
     def table(self, nodes: NodeTable) -> ImageTable:
@@ -346,19 +241,15 @@ class ImageState:
         now_s = self._now_s()
         self._refresh(now_s)
         if self._base is None or self._of is not nodes:
-            base = ImageTable(by_architecture=self._known, held=self._held)
-            speeds = [self._speed(name) for name in nodes.names]
+            base = ImageTable(by_architecture=self._by_name, held=self._held)
+            every = [self._nodes.get(name) for name in nodes.names]
+            speeds = [None if known is None else known.speed for known in every]
             if any(speeds):
                 base = replace(
                     base,
                     pull_mbps=np.array([np.nan if s is None else s.mbps for s in speeds]),
                     overhead_s=np.array([np.nan if s is None else s.overhead_s for s in speeds]),
-                    delay_s=np.array(
-                        [
-                            self._nodes[name].delay_s if s else 0.0
-                            for s, name in zip(speeds, nodes.names, strict=True)
-                        ]
-                    ),
+                    delay_s=np.array([x.delay_s if x and x.speed else 0.0 for x in every]),
                 )
             self._of, self._base = nodes, base
             self._queues, self._queued, self._unqueued = base, {}, set(self._awaiting)
@@ -404,49 +295,9 @@ class ImageState:
         for at, name in enumerate(nodes.names):
             known = self._nodes.get(name)
             if known is not None:
-                yield self._status(known, self._awaiting_on(name), float(queue_mb[at]), now_s)
-
-    def _status(
-        self, known: _NodeImages, awaiting: Collection[Pod], queue_mb: float, now_s: float
-    ) -> NodeImageStatus:
-        listed = {image.layers[0].digest: image.layers[0].size_mb for image in known.node.images}
-        used = {image for pod in known.pods.values() for _, image in pod.started_images}
-        shown = []
-        held: dict[str, float] = {}
-        for image in sorted(known.images):
-            layers = self.layers_on(known.node.name, image)
-            size_mb = listed.get(image)
-            if layers is not None:
-                size_mb = fsum(layer.size_mb for layer in layers)
-                held.update({layer.digest: layer.size_mb for layer in layers})
-            elif size_mb is not None:
-                held[image] = size_mb
-            shown.append(ImageStatus(image, size_mb, len(layers or ()), image in used))
-        awaited = (full_name(image) for pod in awaiting for image in pod.awaited_images)
-        pulling = []
-        for image in dict.fromkeys(awaited):
-            start = known.starts.get(image)
-            has = known.held if start is None or start.held is None else start.held
-            layers = self.layers_on(known.node.name, image)
-            missing_mb = None
-            if layers is not None:
-                missing_mb = fsum(layer.size_mb for layer in layers if layer.digest not in has)
-            if missing_mb != 0.0:
-                age_s = None if start is None else now_s - start.at_s
-                pulling.append(PullStatus(image, missing_mb, age_s))
-        return NodeImageStatus(
-            node=known.node.name,
-            architecture=known.architecture,
-            images=tuple(shown),
-            held_mb=fsum(held.values()),
-            queue_mb=queue_mb,
-            pulling=tuple(pulling),
-            speed=known.speed,
-        )
-
-    def _speed(self, node: str) -> PullSpeed | None:
-        known = self._nodes.get(node)
-        return None if known is None else known.speed
+                yield node_status(
+                    known, self._known, self._awaiting_on(name), float(queue_mb[at]), now_s
+                )
 
     def _left(
         self, node: str, awaiting: Collection[Pod], now_s: float
@@ -468,16 +319,15 @@ class ImageState:
         done_mb, ends_s = 0.0, known.free_at_s
         brought: set[str] = set()
         for image in sorted(asked_s, key=lambda image: (image not in started, asked_s[image])):
-            layers = self.layers_on(node, image) or ()
-            start = started.get(image)
-            held = known.held if start is None or start.held is None else start.held
+            layers = self._known.of(image, known.architecture) or ()
+            held = known.held_before(image)
             size_mb = fsum(
                 layer.size_mb
                 for layer in layers
                 if layer.digest not in held and layer.digest not in brought
             )
             begins_s = max(ends_s, asked_s[image])
-            if not brought and start is not None:
+            if not brought and image in started:
                 running_s = max(now_s - begins_s - speed.overhead_s, 0.0)
                 done_mb = min(running_s * speed.mbps / 8, size_mb)
             brought |= {layer.digest for layer in layers}
@@ -507,7 +357,7 @@ class ImageState:
             held = frozenset(
                 layer.digest
                 for image in known.images
-                for layer in self.layers_on(name, image) or ()
+                for layer in self._known.of(image, known.architecture) or ()
             )
             for digest in held ^ known.held:
                 changed.setdefault(digest, set()).add(name)
@@ -515,15 +365,17 @@ class ImageState:
         self._dirty = set()
         self._toggle(changed)
         if is_stale:  # new ones, because earlier views keep theirs
-            by_name = {name: self._layers[digest] for name, digest in self._digests.items()}
-            self._known = {**self._layers, **by_name}
+            self._by_name = self._known.by_any_name()
             every = (
-                layer for each in self._layers.values() for of in each.values() for layer in of
+                layer
+                for of in self._known.layers.values()
+                for each in of.values()
+                for layer in each
             )
             none: frozenset[str] = frozenset()
             self._held = {layer.digest: self._held.get(layer.digest, none) for layer in every}
 
-    def _images_on(self, known: _NodeImages, now_s: float) -> Iterator[str]:
+    def _images_on(self, known: HeldImages, now_s: float) -> Iterator[str]:
         """The images that the node has, by digest where that is known."""
         listed: dict[str, float] = {}
         known.check_at_s = np.inf
@@ -533,16 +385,16 @@ class ImageState:
             yield by_digest
             # The kubelet does not pull a tag again that it has, but for :latest.
             if "@" not in each.name and not each.name.endswith(":latest"):
-                yield self._digests.get(each.name, by_digest)
+                yield self._known.digests.get(each.name, by_digest)
         for pod in known.pods.values():
             yield from (image for _, image in pod.started_images)
         full = len(set(listed)) >= LISTED_IMAGES
         least_mb = min(listed.values(), default=0.0)
         for image, at_s in list(known.pulled.items()):
-            by_digest = self._digests.get(image, image)
+            by_digest = self._known.digests.get(image, image)
             if by_digest in listed:
                 continue
-            layers = self.layers_on(known.node.name, image)
+            layers = self._known.of(image, known.architecture)
             size_mb = None if layers is None else fsum(layer.size_mb for layer in layers)
             if now_s - at_s < _STATUS_DELAY_S:
                 known.check_at_s = min(known.check_at_s, at_s + _STATUS_DELAY_S)
@@ -552,7 +404,7 @@ class ImageState:
             else:
                 del known.pulled[image]
 
-    def _drop(self, gone: Mapping[str, _NodeImages]) -> None:
+    def _drop(self, gone: Mapping[str, HeldImages]) -> None:
         changed: dict[str, set[str]] = {}
         for name, known in gone.items():
             for digest in known.held:

@@ -27,13 +27,9 @@ from leadline_controller.framework.assumed_load import (
     workload_of,
 )
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
 from leadline_controller.framework.services import Service
-from leadline_controller.framework.view import (
-    METRICS,
-    Floats,
-    NodeMetrics,
-    NodeTable,
-)
+from leadline_controller.framework.view import Floats, NodeTable
 from leadline_controller.telemetry.state import TelemetryState
 
 _MEMORY = METRICS.index("memory_percent")

@@ -8,7 +8,6 @@ the watch shows the pod or the binding fails.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from leadline_controller.cluster.nominations import Nominations
 from leadline_controller.cluster.occupancy import Occupancy, counts_alike
 from leadline_controller.cluster.recent_pods import RecentPods
 from leadline_controller.cluster.reservations import Reservation, Reservations
+from leadline_controller.cluster.run import Run
 from leadline_controller.cluster.service_profiles import ServiceProfiles
 from leadline_controller.framework import queueing_hints
-from leadline_controller.framework.cluster_objects import (
-    VolumePlan,
-)
+from leadline_controller.framework.cluster_objects import VolumePlan
 from leadline_controller.framework.model import NODE_PEER, PODS, Node, Pod
 from leadline_controller.framework.peers import busiest_nodes
 from leadline_controller.framework.ports import (
@@ -38,17 +36,14 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.traffic import NO_TRAFFIC, Traffic
 from leadline_controller.framework.view import (
-    METRICS,
     AssumedLoad,
     ClusterView,
-    Ints,
     NodeTable,
     beyond_requests,
 )
 from leadline_controller.telemetry.state import TelemetryState
 
 _MOST_TALKING = 8  # nodes of observed peers whose round trips to all others are measured
-_RUN_GAP_S = 1.0  # between two decisions of one run, at most
 # What frees when room is kept no longer.
 _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.BANDWIDTH
 
@@ -56,7 +51,8 @@ _ROOM = ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.B
 class ClusterState:
     """Nodes, pods, and the objects that pods use. Used by one thread. images: what the nodes have
     of the pods' images. recent: the pods that the boards' reports do not contain yet. objects:
-    namespaces and storage. reservations, nominations: the room that is kept for pods.
+    namespaces and storage. run: the run of decisions that is under way. reservations, nominations:
+    the room that is kept for pods.
 
     assumes_load: whether strategies see more than was measured, namely with what the recent pods
     are expected to use. unix_offset_s: from the clock of the decisions to the wall clock, None
@@ -71,7 +67,7 @@ class ClusterState:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.listed = False
-        self.run_seen_s = -np.inf  # when the run's last decision was, on the clock of decisions
+        self.run = Run()
         self.images = ImageState(now_s)
         self.recent = RecentPods(unix_offset_s, now_s)
         self._assumes_load = assumes_load
@@ -80,11 +76,6 @@ class ClusterState:
         self._profiles = ServiceProfiles()
         self._traffic = NO_TRAFFIC
         self._assumed: dict[str, str] = {}
-        # The pods placed in this run of decisions, each with its charge beyond its requests;
-        # their number, and those charges by resource, on each node of the table.
-        self._placed_by_uid: dict[str, tuple[str, Mapping[str, int]]] = {}
-        self._placed_in_run = np.zeros(0, dtype=np.int64)
-        self._charged_in_run: dict[str, Ints] = {}
         self.objects = ObjectState()
         self.reservations = Reservations()
         self.nominations = Nominations()
@@ -263,8 +254,7 @@ class ClusterState:
         self._assumed[pod.uid] = node
         self.recent.put(known, node)
         self._count_in(known)
-        self._leave_run(pod.uid)
-        self._join_run(pod.uid, node, beyond_requests(pod, charge))
+        self.run.join(pod.uid, node, beyond_requests(pod, charge))
         if volumes is not None:
             self.objects.assume(pod.uid, volumes)
 
@@ -280,7 +270,7 @@ class ClusterState:
         self._assumed.pop(pod.uid, None)
         if known is None or known.node_name is None:
             self.reservations.withdrawn(pod.uid)
-        self._leave_run(pod.uid)
+        self.run.leave(pod.uid)
         left = counted is not None and self._counted(pod.uid) is None
         return queueing_hints.pod_removed(counted) if counted and left else NO_EVENT
 
@@ -315,17 +305,6 @@ class ClusterState:
             talking = busiest_nodes(self._traffic, assigned, table, _MOST_TALKING)
         return list(dict.fromkeys((*sorted(control_plane), *known, *talking)))
 
-    def is_run_over(self, now_s: float) -> bool:
-        """Whether a decision now would be the first one of a new run."""
-        return now_s - self.run_seen_s > _RUN_GAP_S
-
-    def begin_run(self) -> None:
-        """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2), and pods
-        are charged their requests."""
-        self._placed_by_uid.clear()
-        self._placed_in_run[:] = 0
-        self._charged_in_run.clear()
-
     def view(self, telemetry: TelemetryState, now_s: float, pod: Pod | None = None) -> ClusterView:
         """The cluster for a decision at `now_s`; a copy. Room that is reserved counts as used,
         except what is kept for `pod`."""
@@ -349,8 +328,8 @@ class ClusterState:
             recently_placed=recently_placed,
             links=telemetry.link_table(table, now_s),
             bandwidth_requested_mbps=requested_mbps,
-            placed_in_run=self._placed_in_run.copy(),
-            charged_in_run={name: col.copy() for name, col in self._charged_in_run.items()},
+            placed_in_run=self.run.placed.copy(),
+            charged_in_run={name: col.copy() for name, col in self.run.charged.items()},
             host_ports=dict(counted.host_ports),
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
@@ -414,13 +393,11 @@ class ClusterState:
         days, and the pods that it placed may have gone unseen."""
         for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
             del self._assumed[uid]
-        for uid, (node, *_) in list(self._placed_by_uid.items()):
+        for uid in self.run.pods():
             if (pod := self._pods.get(uid)) is None or pod.finished:
-                self._leave_run(uid)
-            elif pod.node_name not in (None, node):
-                # Another scheduler chose, and what it is charged there is not known.
-                self._leave_run(uid)
-                self._join_run(uid, pod.node_name, {})
+                self.run.leave(uid)
+            elif pod.node_name is not None:
+                self.run.seen_on(uid, pod.node_name)
 
     def _node_of(self, pod: Pod) -> str | None:
         return pod.node_name or self._assumed.get(pod.uid)
@@ -434,7 +411,7 @@ class ClusterState:
         if pod is None:
             if before is not None:
                 self.reservations.withdrawn(uid)
-            self._leave_run(uid)
+            self.run.leave(uid)
             self._tell_recent(before, was_on, None)
             return
         self._pods[uid] = pod
@@ -446,7 +423,7 @@ class ClusterState:
         else:
             self.images.update(before, pod, stays_on)
         if pod.finished:
-            self._leave_run(uid)
+            self.run.leave(uid)
 
     def _stays_on(self, before: Pod | None, pod: Pod | None) -> str | None:
         """The node of which both versions of a pod use the same, so that nothing needs to be
@@ -464,40 +441,13 @@ class ClusterState:
             self.reservations.placed(pod)
         if self._assumed.pop(pod.uid, None) not in (None, node):
             self.objects.forget(pod.uid)
-        placed = self._placed_by_uid.get(pod.uid)
-        if placed is not None and placed[0] != node:
-            # What it is charged there is not known.
-            self._leave_run(pod.uid)
-            self._join_run(pod.uid, node, {})
+        self.run.seen_on(pod.uid, node)
 
     def _recount(self) -> None:
         self._occupancy = Occupancy(self._table, self._occupancy)
         for pod in self._pods.values():
             self._count_in(pod)
-        self._placed_in_run = np.zeros(len(self._table), dtype=np.int64)
-        self._charged_in_run.clear()
-        for node, charged in self._placed_by_uid.values():
-            self._count_placed(node, charged, +1)
-
-    def _join_run(self, uid: str, node: str, charged: Mapping[str, int]) -> None:
-        self._placed_by_uid[uid] = node, charged
-        self._count_placed(node, charged, +1)
-
-    def _leave_run(self, uid: str) -> None:
-        if (placed := self._placed_by_uid.pop(uid, None)) is not None:
-            self._count_placed(*placed, -1)
-
-    def _count_placed(self, node: str, charged: Mapping[str, int], sign: int) -> None:
-        at = self._table.index.get(node)
-        if at is None:
-            return
-        self._placed_in_run[at] += sign
-        for resource, amount in charged.items():
-            column = self._charged_in_run.get(resource)
-            if column is None:
-                column = np.zeros(len(self._table), dtype=np.int64)
-                self._charged_in_run[resource] = column
-            column[at] += sign * amount
+        self.run.recount(self._table)
 
     def _tell_recent(self, before: Pod | None, was_on: str | None, pod: Pod | None) -> None:
         """Tell which pod came to a node, began to run, or ended. was_on: the node of `before`."""
@@ -537,40 +487,3 @@ class ClusterState:
         if node is not None and not pod.finished:
             self._occupancy.remove(pod, node)
             self.images.remove(pod, node)
-
-
-def with_given_nodes(
-    view: ClusterView, given: Mapping[str, Node], telemetry: TelemetryState, now_s: float
-) -> ClusterView:
-    """`view` with these nodes (by name) in place of its own. Unknown nodes come last and hold no
-    pods. The same object when the nodes are equal to the view's.
-
-    kube-scheduler may send its extender whole nodes, which are at least as new as those of our own
-    watch. The pods on them and the measurements stay ours.
-    """
-    index = view.table.index
-    if all(name in index and view.nodes[index[name]] == node for name, node in given.items()):
-        return view
-    new = [node for name, node in given.items() if name not in index]
-    table = NodeTable([*(given.get(node.name, node) for node in view.nodes), *new])
-    zeros = np.zeros(len(new), dtype=np.int64)
-    measured, assumed = telemetry.metrics(table, now_s), view.assumed
-    columns = {
-        name: np.append(getattr(view.metrics, name), getattr(measured, name)[len(view) :])
-        for name in METRICS
-    }
-    if assumed is not None:
-        unknown = np.append(assumed.rates_unknown, zeros)
-        assumed = replace(assumed, measured=measured, rates_unknown=unknown)
-    return replace(
-        view,
-        table=table,
-        requested={name: np.append(col, zeros) for name, col in view.requested.items()},
-        metrics=replace(measured, **columns),
-        assumed=assumed,
-        recently_placed=np.append(view.recently_placed_pods(), zeros),
-        links=telemetry.link_table(table, now_s),
-        bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, zeros),
-        placed_in_run=np.append(view.placed_in_run, zeros),
-        charged_in_run={name: np.append(col, zeros) for name, col in view.charged_in_run.items()},
-    )

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 from msgspec import Raw
 
-from leadline_controller.cluster.state import with_given_nodes
+from leadline_controller.cluster.given_nodes import with_given_nodes
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.cycle import (
     Decision,

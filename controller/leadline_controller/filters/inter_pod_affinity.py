@@ -9,11 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from leadline_controller.framework.affinity_terms import (
-    matches,
-    matching,
-    selects_all_namespaces,
-)
+from leadline_controller.framework.affinity_terms import matches, matching, selects_all_namespaces
 from leadline_controller.framework.assigned_pods import kind_of
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod

@@ -283,10 +283,6 @@ class AssignedPods:
             self.attractions.number(attractions_of(pod)),
         )
 
-    def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
-        """The pods whose kind passes `test`, shape (pods,). See Interner.where."""
-        return self.kinds.where(key, test, self.kinds.values)[self.kind]
-
     def having_anti_affinity(
         self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]
     ) -> Bools:

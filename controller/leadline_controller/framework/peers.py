@@ -17,11 +17,7 @@ from leadline_controller.framework.callers import named
 from leadline_controller.framework.image_layers import MIN_MBPS
 from leadline_controller.framework.model import NODE_PEER, DeclaredPeer, Pod
 from leadline_controller.framework.selectors import Selector, selects
-from leadline_controller.framework.services import (
-    PER_REPLICA_LABELS,
-    Service,
-    workload_name,
-)
+from leadline_controller.framework.services import PER_REPLICA_LABELS, Service, workload_name
 from leadline_controller.framework.traffic import NO_PEERS, PeerAt, PeerTraffic, PodPeers, Traffic
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, NodeTable
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from leadline_controller.framework.cycle import Better, Decision, FilterResult, Scores
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.peers import main_peer, round_trips_ms
-from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
+from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.parsing.fields import replace_surrogates
 
 REPORT, BANDWIDTH, RTT = "report", "bandwidth", "rtt"

@@ -12,7 +12,7 @@ from leadline_controller.framework.model import Layer
 from leadline_controller.framework.ports import ClusterChange, ImagePull
 from leadline_controller.framework.services import Service
 from leadline_controller.framework.traffic import PeerTraffic
-from leadline_controller.telemetry.state import Accepted
+from leadline_controller.telemetry.accepted import Accepted
 
 
 @dataclass(frozen=True, slots=True)

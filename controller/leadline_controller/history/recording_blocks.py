@@ -36,10 +36,10 @@ from leadline_controller.history.recorded import (
     Recorded,
     Used,
 )
+from leadline_controller.telemetry.accepted import Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested
 
 Item = TypeVar("Item")
 # The kinds of entries by their number in a block. New ones come last.

@@ -18,11 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from leadline_controller.history.recorded import Began, Entry, Missed
-from leadline_controller.history.recording_blocks import (
-    BlockError,
-    decode_block,
-    encode_block,
-)
+from leadline_controller.history.recording_blocks import BlockError, decode_block, encode_block
 
 MAGIC, VERSION = b"LEADLINE", 1
 SUFFIX = ".recording"

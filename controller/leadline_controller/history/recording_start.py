@@ -32,9 +32,9 @@ from leadline_controller.history.recorded import (
     Recorded,
     Used,
 )
+from leadline_controller.telemetry.accepted import Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested
 
 Item = TypeVar("Item")
 # Of each board: enough for the error of its values, and for its round trips, of which the last

@@ -9,15 +9,7 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.inspect.order import in_order
 from leadline_controller.inspect.parts import Observed
-from leadline_controller.telemetry.series import (
-    COARSE,
-    FINE,
-    LEAST,
-    MEAN,
-    MOST,
-    Block,
-    resampled,
-)
+from leadline_controller.telemetry.series import COARSE, FINE, LEAST, MEAN, MOST, Block, resampled
 
 _MAX_STEPS = 1440  # and one more, if the first one begins earlier than asked
 _DEFAULT_S = 3600

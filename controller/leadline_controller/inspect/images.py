@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from leadline_wire.v1 import images_pb2 as pb
 
-from leadline_controller.cluster.node_images import NodeImageStatus
+from leadline_controller.cluster.image_status import NodeImageStatus
 from leadline_controller.inspect.messages import message
 from leadline_controller.inspect.order import in_order
 from leadline_controller.registry.lookup import RegistryStatus

@@ -19,8 +19,9 @@ from leadline_controller.framework.view import Floats
 from leadline_controller.inspect.order import in_order
 from leadline_controller.inspect.parts import Observed
 from leadline_controller.strategies.response_time import ResponseTime
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.link_status import LinkStatus
-from leadline_controller.telemetry.state import Agent, Board
+from leadline_controller.telemetry.state import Board
 
 BANDWIDTH = "bandwidth_mbps"
 _AGENT = {True: "online", False: "offline", None: "unknown"}

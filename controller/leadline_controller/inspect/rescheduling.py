@@ -15,11 +15,7 @@ from leadline_controller.framework.ports import ClusterError
 from leadline_controller.inspect.messages import message
 from leadline_controller.inspect.parts import Parts
 from leadline_controller.rescheduling.plan import Plan, PlannedMove
-from leadline_controller.rescheduling.rescheduler import (
-    PlanChangedError,
-    RefusedError,
-    Rescheduler,
-)
+from leadline_controller.rescheduling.rescheduler import PlanChangedError, RefusedError, Rescheduler
 from leadline_controller.serve.settings import DEFAULT_ADDRESS
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -5,14 +5,7 @@ changed only while it is as it was read (resourceVersion), so a change by somebo
 overwritten. The cluster's controllers do the rest.
 """
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Collection,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from datetime import UTC, datetime

@@ -33,12 +33,7 @@ from leadline_controller.framework.ports import (
     Relisted,
     UnavailableError,
 )
-from leadline_controller.kube.client import (
-    ApiServer,
-    ExpiredError,
-    WatchEvent,
-    error_for,
-)
+from leadline_controller.kube.client import ApiServer, ExpiredError, WatchEvent, error_for
 from leadline_controller.kube.convert import Converter
 from leadline_controller.kube.reachability import ReachabilityLog
 from leadline_controller.kubeobjects.image_pulls import read_pull

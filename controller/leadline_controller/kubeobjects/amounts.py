@@ -6,13 +6,7 @@ pods in the middle of a resize count as well.
 
 from collections.abc import Container
 
-from leadline_controller.framework.model import (
-    CPU,
-    MEMORY,
-    PODS,
-    ContainerResources,
-    PendingResize,
-)
+from leadline_controller.framework.model import CPU, MEMORY, PODS, ContainerResources, PendingResize
 from leadline_controller.framework.quantity import MAX_AMOUNT, QuantityError, parse_quantity
 from leadline_controller.kubeobjects.schema import PodSpec, PodStatus, Quantities, Resources
 from leadline_controller.parsing.fields import FieldError, shown

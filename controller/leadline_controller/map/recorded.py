@@ -47,17 +47,11 @@ from leadline_controller.map.settings import WebSettings
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.scheduling.scheduler import Scheduler
 from leadline_controller.scheduling.shadow import Shadow
+from leadline_controller.telemetry.accepted import Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.series import FINE, Block
 from leadline_controller.telemetry.session import BrokerStatus
-from leadline_controller.telemetry.state import (
-    Born,
-    Pinged,
-    Reported,
-    TelemetryState,
-    Tested,
-    TimesToLive,
-)
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_controller.telemetry.traffic import TrafficReports
 from leadline_controller.traffic.graph import TrafficGraph
 

@@ -1,7 +1,7 @@
 """Settings of the controller are fields of their room's dataclass, declared by `setting`.
 
 The field's name, type and default, and what `setting` adds to them, are the only place that says
-what a setting is: leadline_controller.settings reads the file and the environment by them, and
+what a setting is: leadline_controller.setting_rows reads the file's tables by them, and
 `make settings` writes the page's table, the chart's schema and the role's argument specs.
 """
 

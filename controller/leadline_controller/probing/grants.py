@@ -16,11 +16,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.probing.budgets import PlannedTest
 from leadline_controller.probing.planning import DELIVERY_S
-from leadline_controller.telemetry.bandwidth_tests import (
-    AGREEING_SHARE,
-    BURST_S,
-    BandwidthTest,
-)
+from leadline_controller.telemetry.bandwidth_tests import AGREEING_SHARE, BURST_S, BandwidthTest
 from leadline_controller.telemetry.contradictions import LEAST_AGAINST, outvoted
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 

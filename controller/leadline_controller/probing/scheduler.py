@@ -31,8 +31,9 @@ from leadline_controller.probing.planning import (
     ProbeLimits,
 )
 from leadline_controller.probing.spending import Account, AccountStatus
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
-from leadline_controller.telemetry.state import BANDWIDTHS, Agent, TelemetryState
+from leadline_controller.telemetry.state import BANDWIDTHS, TelemetryState
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from leadline_controller.framework.cycle import (
-    FilterResult,
-    Rule,
-    decide,
-    feasible_nodes,
-    filtered,
-)
+from leadline_controller.framework.cycle import FilterResult, Rule, decide, feasible_nodes, filtered
 from leadline_controller.framework.model import CPU, MEMORY, PendingResize, Pod
 from leadline_controller.framework.view import ClusterView
 

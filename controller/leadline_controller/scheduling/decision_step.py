@@ -70,9 +70,9 @@ class DecisionStep:
         """The view for a decision that is made now. Decisions no more than a second apart belong
         to one run."""
         now_s = self.clock.now_s()
-        if self.state.is_run_over(now_s):
-            self.state.begin_run()
-        self.state.run_seen_s = now_s
+        if self.state.run.is_over(now_s):
+            self.state.run.begin()
+        self.state.run.seen_s = now_s
         return self.view(pod)
 
     def decide(

@@ -27,7 +27,7 @@ def capture(
     """The cluster, the rule, and the pending pods of this scheduler, None for those of all, in the
     order in which a scheduler takes them."""
     view = state.unreserved_view(telemetry, now_s)
-    if state.is_run_over(now_s):
+    if state.run.is_over(now_s):
         view = replace(view, placed_in_run=np.zeros_like(view.placed_in_run), charged_in_run={})
     index = view.table.index
     running = tuple(

@@ -26,9 +26,10 @@ from leadline_controller.framework.cluster_objects import (
     Unreadable,
 )
 from leadline_controller.framework.image_layers import ImageTable, full_name
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Node, Pod, Taint
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeTable
+from leadline_controller.framework.view import ClusterView, Ints, NodeTable
 from leadline_controller.kubeobjects.amounts import read_amounts
 from leadline_controller.kubeobjects.cluster_objects import READERS
 from leadline_controller.kubeobjects.manifest import read_pod

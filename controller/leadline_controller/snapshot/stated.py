@@ -11,18 +11,11 @@ from msgspec import Struct
 from leadline_controller.framework.assumed_load import Expectations, Lives, PodUse
 from leadline_controller.framework.image_layers import ImageTable
 from leadline_controller.framework.model import Layer
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
 from leadline_controller.framework.options import OptionValue
 from leadline_controller.framework.services import Service
 from leadline_controller.framework.starts import Start, Starts
-from leadline_controller.framework.view import (
-    METRICS,
-    AssumedLoad,
-    ClusterView,
-    Floats,
-    Ints,
-    NodeMetrics,
-    NodeTable,
-)
+from leadline_controller.framework.view import AssumedLoad, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.typed import decode
 from leadline_controller.telemetry.coordinates import (

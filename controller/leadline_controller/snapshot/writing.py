@@ -17,8 +17,9 @@ from leadline_controller.framework.cluster_objects import (
 )
 from leadline_controller.framework.image_layers import full_name
 from leadline_controller.framework.model import PODS, Layer, Node, Pod
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.node_table import CLASS_LABEL
-from leadline_controller.framework.view import METRICS, ClusterView, Floats
+from leadline_controller.framework.view import ClusterView, Floats
 from leadline_controller.kubeobjects.names import HOSTNAME, Names
 from leadline_controller.kubeobjects.object_writer import write_object
 from leadline_controller.kubeobjects.pod_writer import resource_name, write_amounts, write_pod

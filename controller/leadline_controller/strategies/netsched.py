@@ -11,9 +11,10 @@ import numpy as np
 
 from leadline_controller.framework.cycle import Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.node_metrics import deviations_off
 from leadline_controller.framework.options import option
 from leadline_controller.framework.peers import peers_of
-from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints, deviations_off
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.peers import filled_waits_s
 from leadline_controller.strategies.shared.unknowns import fill, left_unknown, unknown_option
 

@@ -8,13 +8,7 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, get_args
 
 from leadline_controller.parsing.entry_points import STRATEGIES as GROUP
-from leadline_controller.parsing.entry_points import (
-    PluginError,
-    declared,
-    described,
-    load,
-    origin,
-)
+from leadline_controller.parsing.entry_points import PluginError, declared, described, load, origin
 from leadline_controller.parsing.fields import quoted
 
 if TYPE_CHECKING:  # numpy takes long to import, and the names need none of it
@@ -101,7 +95,7 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
 def defect(made: Any, name: str) -> str | None:
     """What a strategy of this name must have and `made` has not; None if it has everything."""
     from leadline_controller.framework.cycle import Better
-    from leadline_controller.framework.view import METRICS
+    from leadline_controller.framework.node_metrics import METRICS
 
     if not (isinstance(made, type) and is_dataclass(made)):
         return f"expected a dataclass, got {quoted(made)}"

@@ -12,7 +12,6 @@ import numpy as np
 from leadline_controller.framework.cycle import Filter, FilterResult, Leeway, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import choice
-from leadline_controller.framework.services import service_of
 from leadline_controller.framework.traffic import PeerAt
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.delays import (
@@ -143,7 +142,7 @@ class ResponseTime(Strategy):
         ping_ms, at_home = _ping_ms(view, pod, peer)
         ping = round_trips_ms(view, ping_ms, candidates, self.unknown, self.unknown_rtt_ms, at_home)
         parts, notes = {"ping_ms": ping.values}, [ping]
-        replicas = _replicas(view, pod)[candidates]
+        replicas = view.replicas_of(pod)[candidates]
         if pod.annotations.profile_ms:
             profile = profiling_ms(view, pod.annotations.profile_ms, candidates, self.unknown)
             notes.append(profile)
@@ -207,20 +206,13 @@ class ResponseTime(Strategy):
         """The share of profiling that each node's replicas of the service add to it, with this one,
         shape (n,): 0 while there is a core, or the pod's CPU limit, for each. The profile of a
         board with less than that is what one replica alone takes there."""
-        replicas = _replicas(view, pod)
+        replicas = view.replicas_of(pod)
         if self.cores == "apart" or not replicas.any():
             return np.zeros(len(view))
         # Of the board's cores, by one and by all of them.
         alone = (pod.limits.get(CPU) or 1000) / np.maximum(view.table.allocatable(CPU), 1)
         shared: Floats = np.maximum(alone * (replicas + 1), 1.0) / np.maximum(alone, 1.0) - 1
         return shared
-
-
-def _replicas(view: ClusterView, pod: Pod) -> Ints:
-    """Of the pod's service on each node, shape (n,)."""
-    if (wanted := service_of(pod)) is None:
-        return np.zeros(len(view), np.int64)
-    return view.assigned_pods.replicas(wanted, len(view))
 
 
 def _ping_ms(view: ClusterView, pod: Pod, peer: PeerAt | None) -> tuple[Floats, Bools]:

@@ -9,7 +9,8 @@ from math import inf, pi, sqrt
 
 import numpy as np
 
-from leadline_controller.framework.view import METRICS, Bools, Floats, Ints, NodeMetrics
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
+from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.telemetry.absences import Absences, absence_waits_ms
 from leadline_controller.telemetry.bandwidth_tests import AGREEING_SHARE
 from leadline_controller.telemetry.collectors import columns

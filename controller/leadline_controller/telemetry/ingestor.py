@@ -11,12 +11,13 @@ from leadline_wire import topics
 from leadline_wire.codec import MessageError, decode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import decode as decode_report
 from leadline_controller.telemetry.collectors import printable
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
+from leadline_controller.telemetry.state import BROKER, TelemetryState
 from leadline_controller.telemetry.traffic import BoardTraffic
 
 log = logging.getLogger(__name__)

@@ -43,8 +43,6 @@ class LinkBandwidth:
     lower_bound: bool = False  # the link can do at least this
     reason: str = ""  # why it is a bound: BUSY, PEER, SHORT or OWN
     source: str = TESTS
-    # The relative deviation of the probable speeds from the value.
-    error_share: float = field(default=0.1, compare=False)
     # Of a suspect node: what the other tests say, and what the newest one says. The lower one
     # counts.
     former_mbps: float = field(default=0.0, compare=False)
@@ -189,5 +187,4 @@ def _value(belief: Floats, tests: Sequence[LinkTest]) -> LinkBandwidth:
         at_s=max(confirmed_s or [each.at_s for each in agreeing or tests[:1]]),
         lower_bound=bool(reason),
         reason=reason,
-        error_share=float(np.sqrt(belief @ np.log(SPEEDS_MBPS / mbps) ** 2)),
     )

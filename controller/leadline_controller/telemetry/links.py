@@ -13,7 +13,8 @@ from weakref import ref
 
 import numpy as np
 
-from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, NodeTable
+from leadline_controller.framework.link_table import LinkTable
+from leadline_controller.framework.view import Bools, Floats, Ints, NodeTable
 from leadline_controller.telemetry.coordinates import EstimatesOf, RttEstimates
 from leadline_controller.telemetry.jumps import Jumps
 from leadline_controller.telemetry.link_status import (

@@ -7,7 +7,7 @@ controller's monotonic clock. A value that is older than its time to live is unk
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from threading import RLock
 from typing import NamedTuple
@@ -16,12 +16,16 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline_controller.framework.view import LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.link_table import LinkTable
+from leadline_controller.framework.node_metrics import NodeMetrics
+from leadline_controller.framework.view import NodeTable
 from leadline_controller.parsing.settings import setting
 from leadline_controller.telemetry.absences import LEAST_AWAY_S, Heard, absence_s
+from leadline_controller.telemetry.accepted import Accepted, Agent, Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.bandwidth import NodeBandwidths
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.board_columns import LINK, USED, BoardColumns
+from leadline_controller.telemetry.board_records import BoardRecord, BoardRecords
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.contradictions import compare, outvoted, to_be_checked
 from leadline_controller.telemetry.coordinates import RttEstimates, estimate
@@ -30,17 +34,12 @@ from leadline_controller.telemetry.link_status import LinkStatus, PairTable
 from leadline_controller.telemetry.links import LinkState
 from leadline_controller.telemetry.pair_tests import PairTest
 from leadline_controller.telemetry.paths import PingRound
-from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
+from leadline_controller.telemetry.sequence import SequenceStatus, Stamp
 from leadline_controller.telemetry.traffic import BoardTraffic, TrafficReports
 
 log = logging.getLogger(__name__)
 
-# Limit while the nodes of the cluster are not known.
-_MAX_NODES = 20_000
-# Limit on agents outside the cluster. Without an ACL at the broker, names can be invented.
-_MAX_NON_MEMBERS = 256
-_MAX_SILENCE_S = 600.0
-_CLEAN_EVERY_S, _DROP_EVERY_S = 10.0, 60.0
+_DROP_EVERY_S = 60.0
 _TOO_MANY_PAIRS = "too_many_pairs"
 _LEFT_OUT_S = 300.0  # after its last contradiction
 _INTERVAL_S = 10.0  # between reports, if the agent has not said
@@ -58,60 +57,6 @@ class TimesToLive:
     report_s: float = setting(60.0, "a report older than this is unknown again")
     rtt_s: float = setting(600.0, "the same of a round trip")
     bandwidth_s: float = setting(1800.0, "the same of a bandwidth")
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """An agent's birth and status. None, empty and 0 are unknown."""
-
-    node: str
-    online: bool | None = None
-    version: str = ""
-    hardware_model: str = ""
-    address: str = ""
-    probes: tuple[str, ...] = ()
-    dropped_messages: int = 0
-    architecture: str = ""
-    kernel: str = ""
-    cores: int = 0
-    memory_bytes: int = 0
-    interval_s: int = 0  # between reports
-
-
-@dataclass(frozen=True, slots=True)
-class Born:
-    """An agent's birth."""
-
-    agent: Agent
-    stamp: Stamp
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A board's report."""
-
-    node: str
-    stamp: Stamp
-    reading: BoardReading
-
-
-@dataclass(frozen=True, slots=True)
-class Pinged:
-    """A round of pings of a node to its peers."""
-
-    node: str
-    stamp: Stamp
-    rounds: Mapping[str, PingRound]
-
-
-@dataclass(frozen=True, slots=True)
-class Tested:
-    """A bandwidth test on which both ends agree."""
-
-    test: BandwidthTest
-
-
-Accepted = Born | Reported | Pinged | Tested
 
 
 class Board(NamedTuple):
@@ -142,20 +87,6 @@ class BoardTable(NamedTuple):
     at_s: NDArray[np.float64]
 
 
-@dataclass(slots=True)
-class _Record:
-    slot: int
-    agent: Agent
-    board: BoardReading | None = None
-    board_at_s: float = -np.inf
-    gap_s: float = np.inf  # from the report before the newest one
-    clock_ahead_s: float | None = None
-    birth_session: tuple[bytes, int] | None = None
-    last_seen_s: float = -np.inf
-    heard: Heard = field(default_factory=Heard)  # its last message that was no copy
-    sequence: SequenceTracker = field(default_factory=SequenceTracker)
-
-
 class TelemetryState:
     """All measurements by node, and counters of messages.
 
@@ -165,9 +96,6 @@ class TelemetryState:
     changed. contradicting: the nodes whose ROUND_TRIPS or BANDWIDTHS contradict those of their
     peers. observe: is told what is accepted, on the thread that told the state, which waits for it.
     traffic: what the boards counted, until it is taken.
-
-    Each node of the cluster has a record. Other names share a bounded number of records: when these
-    are used up, new names get none; a name that is silent for ten minutes loses its record.
     """
 
     def __init__(self, ttl: TimesToLive, *, is_passive: bool = False) -> None:
@@ -183,17 +111,14 @@ class TelemetryState:
         self._until_s: dict[str, dict[str, float]] = {ROUND_TRIPS: {}, BANDWIDTHS: {}}
         self._to_check: dict[str, str] = {}
         self._lock = RLock()
-        self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
         self._bandwidths = NodeBandwidths(ttl.bandwidth_s, is_passive=is_passive)
         self._columns = BoardColumns(ttl.report_s, ttl.bandwidth_s)
+        self._boards = BoardRecords(self._columns)
         self._changes = 0
         self._cached: tuple[object, NodeMetrics] | None = None
         self._slots: tuple[object, NDArray[np.int64]] = (None, np.zeros(0, int))
-        self._population = 0  # grows whenever a record is added or removed
-        self._members: frozenset[str] | None = None
-        self._non_members = 0  # records of names that are not members
-        self._now_s = self._cleaned_s = self._dropped_s = -np.inf
+        self._dropped_s = -np.inf
         # When the last message of any board came, and for how long in all none came: the broker or
         # this process was away then.
         self._heard_s, self._silent_s = -np.inf, 0.0
@@ -206,47 +131,12 @@ class TelemetryState:
         Returns the new nodes without a birth message, sorted: it may have been dropped before.
         """
         with self._lock:
-            if self._now_s == -np.inf:
-                for record in self._records.values():
-                    record.last_seen_s = now_s
-            self._now_s = now_s
-            unintroduced: list[str] = []
-            if members is not None and members != self._members:
-                new = members - (self._members or frozenset())
-                unintroduced = [
-                    n for n in new if n not in self._records or not self._records[n].birth_session
-                ]
-                self._members = frozenset(members)
-                self._remove_non_members(now_s)
-            elif now_s - self._cleaned_s >= _CLEAN_EVERY_S:
-                self._remove_non_members(now_s)
-            return sorted(unintroduced)
-
-    def _remove_non_members(self, now_s: float) -> None:
-        """Remove the records of non-members that are silent or too many."""
-        self._cleaned_s = now_s
-        members = self._members or frozenset()
-        non_members = sorted(
-            (record.last_seen_s, name)
-            for name, record in self._records.items()
-            if name not in members
-        )
-        most = _MAX_NODES if self._members is None else _MAX_NON_MEMBERS
-        too_many = len(non_members) - most
-        gone = [
-            name
-            for at, (last_seen_s, name) in enumerate(non_members)
-            if at < too_many or now_s - last_seen_s > _MAX_SILENCE_S
-        ]
-        for name in gone:
-            self._columns.free(self._records.pop(name).slot)
-        self._non_members = len(non_members) - len(gone)
-        if gone:
+            unintroduced, gone = self._boards.set_members(members, now_s)
             self._bandwidths.drop(gone)
-            self._population += 1
-        if now_s - self._dropped_s >= _DROP_EVERY_S:
-            self._dropped_s = now_s
-            self._links.drop_old(now_s)
+            if now_s - self._dropped_s >= _DROP_EVERY_S:
+                self._dropped_s = now_s
+                self._links.drop_old(now_s)
+            return unintroduced
 
     # Writing: called by the MQTT thread.
 
@@ -259,7 +149,7 @@ class TelemetryState:
         """Store an agent's birth. False when it is not current."""
         with self._lock:
             accepted = self._accept(agent.node, stamp, birth=True)
-            record = accepted or self._awaiting_birth(agent.node, stamp)
+            record = accepted or self._boards.awaiting_birth(agent.node, stamp)
             if record is None:
                 return False
             record.birth_session = (stamp.boot_id, stamp.session)
@@ -272,7 +162,7 @@ class TelemetryState:
     def status(self, node: str, boot_id: bytes, session: int, *, online: bool) -> None:
         """Store whether an agent is online. The will of an earlier session is ignored."""
         with self._lock:
-            record = self._record(node)
+            record = self._boards.of(node)
             if record is None:
                 self.refused["too_many_nodes"] += 1
             elif record.sequence.is_current(boot_id, session):
@@ -319,7 +209,7 @@ class TelemetryState:
         """Store how fast a node pulled an image, which its kubelet says: its link can do as
         much."""
         with self._lock:
-            if node in self._records:
+            if node in self._boards.by_name:
                 link_mbps = self._value(node, LINK, at_s)
                 if self._bandwidths.carry(node, mbps, link_mbps, at_s, PULLS):
                     self._refresh_bandwidth(node, at_s)
@@ -340,7 +230,7 @@ class TelemetryState:
             before = self._links.refused
             for peer, round_ in rounds.items():
                 if peer != BROKER:
-                    if peer in self._records and peer != node:
+                    if peer in self._boards.by_name and peer != node:
                         self._links.set_round(node, peer, round_, stamp.measured_s)
                 elif round_.rtt_ms is not None:
                     self._links.set_broker_leg(node, round_.rtt_ms, stamp.measured_s)
@@ -366,7 +256,7 @@ class TelemetryState:
         """Store the result of a bandwidth test on which both ends agree."""
         with self._lock:
             client, server = test.client, test.server
-            if client not in self._records or server not in self._records:
+            if client not in self._boards.by_name or server not in self._boards.by_name:
                 return
             self.observe(Tested(test))
             rtt_ms = self._links.rtt_ms_of(client, server, test.at_s)
@@ -377,7 +267,7 @@ class TelemetryState:
             changed = self._bandwidths.add(test, link_mbps, used_mbps)
             result = PairTest(test.value_mbps, test.at_s, not test.is_exact, test.is_hindered)
             self._links.tests.add(client, server, result)
-            for node in changed & self._records.keys():
+            for node in changed & self._boards.by_name.keys():
                 self._refresh_bandwidth(node, test.at_s)
 
     # Reading: called by the event loop.
@@ -385,12 +275,12 @@ class TelemetryState:
     def agents(self) -> dict[str, Agent]:
         """The birth and status of every agent, by node."""
         with self._lock:
-            return {name: record.agent for name, record in self._records.items()}
+            return {name: record.agent for name, record in self._boards.by_name.items()}
 
     def board(self, node: str, now_s: float) -> Board:
         """One board, also if it was never heard of."""
         with self._lock:
-            record = self._records.get(node)
+            record = self._boards.by_name.get(node)
             if record is None:
                 return Board(Agent(node))
             at = np.array([record.slot])
@@ -413,7 +303,7 @@ class TelemetryState:
         the board's wall clock was ahead of ours in it; 0 where that is unknown. The time since the
         report before, unless one was lost on the way."""
         with self._lock:
-            record = self._records.get(node)
+            record = self._boards.by_name.get(node)
             if record is None:
                 return _INTERVAL_S, 0.0
             interval_s = min(record.gap_s, record.agent.interval_s or np.inf)
@@ -423,9 +313,9 @@ class TelemetryState:
     def boards(self, now_s: float) -> BoardTable:
         """Every board, with the values that are known now."""
         with self._lock:
-            records = list(self._records.values())
+            records = list(self._boards.by_name.values())
             slots = np.array([record.slot for record in records], dtype=np.int64)
-            names = tuple(self._records)
+            names = tuple(self._boards.by_name)
             values = self._fresh_values(slots, names, now_s)
             at_s = np.array([record.board_at_s for record in records], dtype=np.float64)
             fresh = (now_s - at_s <= self.ttl.report_s).tolist()
@@ -497,7 +387,7 @@ class TelemetryState:
             return self._links.rtt_ms_of(a, b, now_s)
 
     def _value(self, node: str, column: str, now_s: float) -> float | None:
-        record = self._records.get(node)
+        record = self._boards.by_name.get(node)
         return None if record is None else self._columns.value(record.slot, column, now_s)
 
     def estimate_rtts(self, now_s: float, known: RttEstimates | None = None) -> RttEstimates | None:
@@ -576,7 +466,7 @@ class TelemetryState:
             is_small = len(table) <= _FEW_NODES
             when = (self._changes, int(now_s)) if is_small else int(now_s * _RENEWALS_PER_S)
             # Keeps no nodes in memory.
-            key = (ref(table), self._population, self.bandwidth_changes, when)
+            key = (ref(table), self._boards.population, self.bandwidth_changes, when)
             if self._cached is None or self._cached[0] != key:
                 slots = self._slots_of(table)
                 values = self._fresh_values(slots, table.names, now_s)
@@ -602,8 +492,8 @@ class TelemetryState:
         with self._lock:
             return self._links.table(table, now_s)
 
-    def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
-        record = self._record(node)
+    def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> BoardRecord | None:
+        record = self._boards.of(node)
         if record is None:
             self.refused["too_many_nodes"] += 1
             return None
@@ -616,9 +506,9 @@ class TelemetryState:
             self.refused[status.value] += 1
         return None
 
-    def _hear(self, record: _Record, stamp: Stamp) -> None:
+    def _hear(self, record: BoardRecord, stamp: Stamp) -> None:
         """Find out whether the board was away before this message."""
-        now_s = self._now_s
+        now_s = self._boards.now_s
         if stamp.retained or now_s == -np.inf:  # a copy does not show that the board is there
             return
         if LEAST_AWAY_S < (silent_s := now_s - self._heard_s) < np.inf:
@@ -631,31 +521,10 @@ class TelemetryState:
             self._columns.away(record.slot, away_s, now_s)
             self._changes += 1
 
-    def _awaiting_birth(self, node: str, stamp: Stamp) -> _Record | None:
-        """The record of a node whose retained birth arrives after later messages of its session."""
-        record, session = self._records.get(node), (stamp.boot_id, stamp.session)
-        if record is None or record.birth_session == session or not stamp.retained:
-            return None
-        return record if record.sequence.is_current(*session) else None
-
-    def _record(self, node: str) -> _Record | None:
-        """The record of a node, created if necessary; None when there are too many."""
-        record = self._records.get(node)
-        if record is None:
-            is_member = self._members is not None and node in self._members
-            if not is_member:
-                most = _MAX_NODES if self._members is None else _MAX_NON_MEMBERS
-                if self._non_members >= most:
-                    return None
-                self._non_members += 1
-            record = self._records[node] = _Record(self._columns.take(), Agent(node))
-            self._population += 1
-        record.last_seen_s = self._now_s
-        return record
-
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         known = self._bandwidths.of(node, now_s)
-        self.bandwidth_changes += self._columns.set_bandwidth(self._records[node].slot, known)
+        slot = self._boards.by_name[node].slot
+        self.bandwidth_changes += self._columns.set_bandwidth(slot, known)
         self._changes += 1
 
     def _fresh_values(
@@ -668,8 +537,9 @@ class TelemetryState:
         )
 
     def _slots_of(self, table: NodeTable) -> NDArray[np.int64]:
-        key = (ref(table), self._population)
+        key = (ref(table), self._boards.population)
         if self._slots[0] != key:
-            slots = [r.slot if (r := self._records.get(n)) else -1 for n in table.names]
+            records = map(self._boards.by_name.get, table.names)
+            slots = [-1 if record is None else record.slot for record in records]
             self._slots = (key, np.array(slots, dtype=np.int64))
         return self._slots[1]

@@ -5,37 +5,26 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from leadline_controller import loops, preferences
 from leadline_controller.clock import SystemClock
-from leadline_controller.cluster.node_images import Layers
+from leadline_controller.cluster.known_layers import Layers
 from leadline_controller.cluster.pod_usage import usage_by_workload
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.batch import BatchStrategy
 from leadline_controller.framework.cycle import Rule
-from leadline_controller.framework.image_layers import ARCH_LABEL
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.ports import (
     Clock,
     Cluster,
     ClusterChange,
-    ClusterError,
-    ImagePull,
     Leadership,
     PodUsage,
     UsageSource,
@@ -44,14 +33,7 @@ from leadline_controller.framework.traffic import Traffic
 from leadline_controller.history import times
 from leadline_controller.history.log import DecisionLog
 from leadline_controller.history.record import Change, DecisionRecord
-from leadline_controller.history.recorded import (
-    Counted,
-    Decided,
-    Learnt,
-    Pulled,
-    Recorded,
-    Used,
-)
+from leadline_controller.history.recorded import Counted, Decided, Learnt, Pulled, Recorded, Used
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.times import Moment
 from leadline_controller.homeassistant.publisher import StatePublisher
@@ -61,16 +43,8 @@ from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.notifications.loop import Notifications
 from leadline_controller.notifications.receivers import Receiver
 from leadline_controller.notify import Heartbeats
-from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
-from leadline_controller.registry.lookup import ImageLookup
-from leadline_controller.registry.registries import (
-    PullLogins,
-    Registries,
-    load_registries,
-    read_pull_secret,
-)
 from leadline_controller.rescheduling.rescheduler import Rescheduler
 from leadline_controller.rescheduling.resized import ResizedPods
 from leadline_controller.rescheduling.suggestions import Suggestions
@@ -88,27 +62,15 @@ from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
 from leadline_controller.traffic.graph import TrafficGraph
+from leadline_controller.wiring.images import PullSource, image_lookup
 from leadline_controller.wiring.recording import recording
 from leadline_controller.wiring.rules import scheduling_rule, strategy
+from leadline_controller.wiring.work import Work, together
 
 if TYPE_CHECKING:
     from leadline_controller.metrics.instruments import Instruments
 
 log = logging.getLogger(__name__)
-
-Work = Coroutine[Any, Any, Any]
-
-
-class PullSource(Protocol):
-    """Where image pulls and pull secrets come from."""
-
-    def watch_pulls(self) -> AsyncGenerator[ImagePull, None]:
-        """Every pull that a kubelet reports, for ever."""
-        ...
-
-    async def read_secret(self, key: str) -> bytes:
-        """A secret, as JSON, by namespace/name. Raises ClusterError."""
-        ...
 
 
 class Controller:
@@ -257,7 +219,9 @@ class Controller:
         asks_usage = settings.metrics_api and settings.assumed_load
         self.usage = usage if asks_usage else None
         self.pulls = pulls
-        self.image_lookup = None if pulls is None else self._image_lookup(pulls)
+        self.image_lookup, self._registry = image_lookup(
+            *(settings.images, pulls, self.state, self._learn, self.clock.now_s)
+        )
 
     def step_by(self, rule: Rule) -> DecisionStep:
         """What decides by a rule from the states of this controller."""
@@ -346,10 +310,9 @@ class Controller:
                 lambda pull: self._record(Pulled(pull)),
             )
         ]
-        async with AsyncExitStack() as stack:
-            if self.image_lookup is not None:
-                await stack.enter_async_context(self._registry)
-                work.append(self.image_lookup.run())
+        if self.image_lookup is not None:
+            work.append(self.image_lookup.run())
+        async with self._registry:
             await together(*work)
 
     async def follow_usage(self, source: UsageSource) -> None:
@@ -423,28 +386,6 @@ class Controller:
         if self.recording is not None and self.state.listed:
             self.recording.show_all()
 
-    def _image_lookup(self, pulls: PullSource) -> ImageLookup | None:
-        registries = _registries(self.settings)
-        if registries is None:
-            return None
-        from leadline_controller.registry.client import RegistryClient
-
-        self._registry = RegistryClient(registries)
-        return ImageLookup(
-            self.settings.images,
-            registries,
-            self._registry,
-            lambda: self.state.images.wanted(pod for pod, _ in self.state.pods()),
-            self._architectures,
-            self._learn,
-            partial(_logins, pulls),
-            self.clock.now_s,
-        )
-
-    def _architectures(self) -> frozenset[str]:
-        labels = (node.labels.get(ARCH_LABEL, "") for node in self.state.nodes().values())
-        return frozenset(label for label in labels if label)
-
     def _decided(self, change: Change) -> None:
         """A change of the log of decisions."""
         self.history.put(change)
@@ -509,53 +450,8 @@ def _certificates(settings: Settings, login: Path | None) -> Iterator[Certificat
         yield CertificateFile("kubernetes.kubeconfig", login)
 
 
-def _registries(settings: Settings) -> Registries | None:
-    """The rules by which registries are asked; None if none is to be asked."""
-    if not settings.images.enabled:
-        return None
-    if settings.images.registries_file is None:
-        return Registries()
-    try:
-        registries = load_registries(settings.images.registries_file)
-    except FieldError as error:  # it may name mirrors, so nobody is asked instead
-        log.error("%s; no registry is asked for layers", error)
-        return None
-    for warning in registries.warnings:
-        log.warning("%s", warning)
-    return registries
-
-
 def _instruments() -> "Instruments":
     """What counts for Prometheus. It takes memory, so only who is asked for metrics imports it."""
     from leadline_controller.metrics.instruments import Instruments
 
     return Instruments()
-
-
-async def _logins(source: PullSource, key: str) -> PullLogins:
-    """The credentials of a pull secret; none while it cannot be read."""
-    try:
-        return read_pull_secret(await source.read_secret(key))
-    except ClusterError as error:
-        log.warning("pull secret %s: %s", key, error)
-        return {}
-
-
-async def together(*work: Work) -> None:
-    """Run all of these, until one of them fails or this is cancelled."""
-    async with asyncio.TaskGroup() as group:
-        for each in work:
-            group.create_task(each)
-
-
-@asynccontextmanager
-async def running(*work: Work) -> AsyncIterator["asyncio.Task[Any]"]:
-    """Run `work` beside the context, which cancels it at its end and raises what it raised."""
-    task = asyncio.create_task(work[0] if len(work) == 1 else together(*work))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
-        if not task.cancelled():
-            task.result()

@@ -21,9 +21,10 @@ from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.notify import Heartbeats, feed
 from leadline_controller.settings import Settings
 from leadline_controller.strategies import DEFAULT_STRATEGY
-from leadline_controller.wiring.controller import Controller, running
+from leadline_controller.wiring.controller import Controller
 from leadline_controller.wiring.rules import in_force, scheduling_rule
 from leadline_controller.wiring.servers import Servers
+from leadline_controller.wiring.work import running
 
 if TYPE_CHECKING:
     from leadline_controller.kube.cluster import KubeCluster

@@ -15,7 +15,8 @@ from leadline_controller.extender.service import ExtenderService, extender_rule
 from leadline_controller.inspect.server import InspectionServer
 from leadline_controller.keda.scaler import ScalerService
 from leadline_controller.serve.settings import ListenError, ServeError, Unserved
-from leadline_controller.wiring.controller import Controller, Work, running
+from leadline_controller.wiring.controller import Controller
+from leadline_controller.wiring.work import Work, running
 
 log = logging.getLogger(__name__)
 

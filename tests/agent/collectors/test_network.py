@@ -8,12 +8,7 @@ import psutil
 import pytest
 from leadline_agent.collectors import network
 from leadline_agent.collectors.collector import AbsentError
-from leadline_agent.collectors.network import (
-    NetworkCollector,
-    default_routes,
-    is_up,
-    rates,
-)
+from leadline_agent.collectors.network import NetworkCollector, default_routes, is_up, rates
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.namespaces import linked_namespace

@@ -13,7 +13,7 @@ from leadline_controller.history.recording_files import (
     read_recording,
     write_recording,
 )
-from leadline_controller.telemetry.state import Reported
+from leadline_controller.telemetry.accepted import Reported
 
 from tests.controller.cli.calling import Leadline, calling
 from tests.controller.history.recorded_values import BEGAN, story

@@ -1,7 +1,8 @@
 """A cluster view with the nodes that kube-scheduler sent."""
 
 import numpy as np
-from leadline_controller.cluster.state import ClusterState, with_given_nodes
+from leadline_controller.cluster.given_nodes import with_given_nodes
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.framework.view import ClusterView

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from leadline_controller.cluster import node_images
+from leadline_controller.cluster import known_layers
 from leadline_controller.cluster.node_images import ImageState
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.image_layers import listed_images
@@ -391,7 +391,7 @@ def test_wanted_are_the_pods_images_and_those_on_nodes_of_the_same_registries() 
 def test_a_full_memory_forgets_the_oldest_that_nothing_wants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_images, "_MAX_IMAGES", 3)
+    monkeypatch.setattr(known_layers, "_MAX_IMAGES", 3)
     scene = Scene(node("n1", WEB_DIGEST, DB_DIGEST))
     learn, names = scene.state.images.learn, [f"reg.example/app-{i}:1" for i in range(4)]
     layer = Layer("app", 5.0)

@@ -9,8 +9,9 @@ import pytest
 from leadline_controller.cluster.recent_pods import RecentPods
 from leadline_controller.framework.assumed_load import PodUse, workload_of
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod, PodAnnotations
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.ports import NodeDeleted, PodChanged
-from leadline_controller.framework.view import METRICS, ClusterView
+from leadline_controller.framework.view import ClusterView
 
 from tests.support.loaded_boards import (
     CORES,

@@ -382,7 +382,7 @@ def test_pods_that_went_while_the_watch_was_broken_are_not_of_the_run() -> None:
 def test_a_run_counts_the_pods_that_it_placed() -> None:
     state = cluster(first := pod("a"), second := pod("b"))
     state.assume(first, "n1")
-    state.begin_run()
+    state.run.begin()
     state.assume(second, "n1")
     state.forget(first)  # of the previous run
     assert seen(state).placed_in_run.tolist() == [1, 0]

@@ -56,11 +56,12 @@ def test_the_cache_is_bounded() -> None:
 def test_assigned_pods_are_counted_by_node() -> None:
     web, db = pod("w", labels={"app": "web"}), pod("d", labels={"app": "db"}, priority=7)
     assigned_pods = AssignedPods().with_pods([(web, 0), (db, 2), (web, 2)])
-    chosen = assigned_pods.of_kind("web", lambda kind: selects(WEB, kind.labels))
+    kinds = assigned_pods.kinds
+    chosen = kinds.where("web", lambda kind: selects(WEB, kind.labels), kinds.values)
+    chosen = chosen[assigned_pods.kind]
     assert chosen.tolist() == [True, False, True]
     assert assigned_pods.per_node(chosen, 4).tolist() == [1, 0, 1, 0]
     assert assigned_pods.priority.tolist() == [0, 7, 0]
-    assert AssignedPods().of_kind("web", lambda _: True).tolist() == []
 
 
 def test_adding_a_pod_does_not_change_the_others() -> None:

@@ -17,7 +17,8 @@ from leadline_controller.framework.assumed_load import (
 )
 from leadline_controller.framework.cycle import Rule, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Owner, Pod, PodAnnotations
-from leadline_controller.framework.view import METRICS, ClusterView
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.netsched import NetSched
 
 from tests.controller.builders import GIB, node, view

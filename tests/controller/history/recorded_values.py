@@ -28,11 +28,11 @@ from leadline_controller.history.recorded import (
     Recorded,
     Used,
 )
+from leadline_controller.telemetry.accepted import Agent, Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, Born, Pinged, Reported, Tested
 
 KINDS = get_args(Recorded)
 _PLAIN: Mapping[object, st.SearchStrategy[Any]] = {

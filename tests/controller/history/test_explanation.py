@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, Rule, decide
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import Node
-from leadline_controller.framework.view import METRICS, ClusterView, LinkTable, NodeMetrics
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.explanation import (
     BANDWIDTH,
     RATES_UNKNOWN,

@@ -19,11 +19,7 @@ from leadline_controller.framework import ports
 from leadline_controller.framework.cluster_objects import Claim
 from leadline_controller.framework.model import Pod
 from leadline_controller.history.recorded import Began, Changed, Entry, Missed, Recorded
-from leadline_controller.history.recording_blocks import (
-    BlockError,
-    decode_block,
-    encode_block,
-)
+from leadline_controller.history.recording_blocks import BlockError, decode_block, encode_block
 from leadline_controller.history.recording_files import (
     MAGIC,
     VERSION,
@@ -34,8 +30,8 @@ from leadline_controller.history.recording_files import (
     read_recording,
     write_recording,
 )
+from leadline_controller.telemetry.accepted import Reported
 from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.state import Reported
 
 from tests.controller.history.recorded_values import BEGAN, KINDS, entries, stamp, story, values
 from tests.support.examples import examples

@@ -27,16 +27,12 @@ from leadline_controller.history.recorded import (
     Recorded,
 )
 from leadline_controller.history.recording import Recording
-from leadline_controller.history.recording_files import (
-    Damage,
-    path_of,
-    read_recording,
-    recordings,
-)
+from leadline_controller.history.recording_files import Damage, path_of, read_recording, recordings
 from leadline_controller.history.recording_ring import RecordingSettings, Ring
 from leadline_controller.history.recording_start import Start
-from leadline_controller.telemetry import state as telemetry_state
-from leadline_controller.telemetry.state import Born, Pinged, Reported, TimesToLive
+from leadline_controller.telemetry import accepted
+from leadline_controller.telemetry.accepted import Born, Pinged, Reported
+from leadline_controller.telemetry.state import TimesToLive
 
 from tests.controller.history.recorded_values import BEGAN, report, story
 from tests.support.leadership import Leads
@@ -191,10 +187,10 @@ def test_a_start_has_what_a_replay_needs(tmp_path: Path) -> None:
     rounds = [each for each in found if isinstance(each, Pinged)]
     assert [each.rounds["b"].rtt_ms for each in rounds] == [17.5, 18.5, 19.5]
     # Of the last half hour and of boards that are still there; old pulls tell no speed of a link.
-    assert len([each for each in found if isinstance(each, telemetry_state.Tested)]) == 20
+    assert len([each for each in found if isinstance(each, accepted.Tested)]) == 20
     assert all(each.pull.is_old for each in found if isinstance(each, Pulled))
     later = [each.what for each in start.entries(began, at_s + 3600)]
-    assert not any(isinstance(each, Pinged | telemetry_state.Tested) for each in later)
+    assert not any(isinstance(each, Pinged | accepted.Tested) for each in later)
 
 
 def test_invented_boards_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.homeassistant.messages import PublishSettings, Topics
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.state import Agent
 
 from tests.controller.homeassistant.state_brokers import CLUSTER, RunningController, StateBroker
 from tests.controller.inspect.harness import ControllerHarness, node

@@ -32,13 +32,14 @@ from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.scheduling.queue import QueueStatus
 from leadline_controller.serve.settings import ServeSettings, Unserved
 from leadline_controller.strategies.netsched import NetSched
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.session import BrokerStatus
-from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_controller.telemetry.traffic import TrafficReports
 from leadline_controller.traffic.graph import TrafficGraph
 from leadline_wire.v1 import control_pb2 as pb

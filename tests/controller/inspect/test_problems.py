@@ -4,7 +4,8 @@ import pytest
 from google.protobuf.text_format import Merge
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.inspect.problems import CHECKS, KINDS, SEVERITIES, assess, is_bad
+from leadline_controller.inspect.problem_kinds import KINDS, SEVERITIES
+from leadline_controller.inspect.problems import CHECKS, assess, is_bad
 from leadline_wire.v1 import status_pb2 as pb
 
 HEALTHY = """

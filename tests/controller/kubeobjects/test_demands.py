@@ -1,69 +1,174 @@
-"""Pods with too many constraints are rejected before they cost time."""
+from typing import Any
 
 import pytest
-from leadline_controller.filters import FILTERS
-from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
-from leadline_controller.framework.cycle import Rule, decide
-from leadline_controller.kubeobjects.demands import MAX_CONSTRAINTS, MAX_VALUES, MAX_VOLUMES
+from leadline_controller.framework.model import (
+    AffinityTerm,
+    ClaimUse,
+    Disk,
+    Requirement,
+    SpreadConstraint,
+)
 from leadline_controller.kubeobjects.manifest import read_pod
-from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.parsing.fields import FieldError
 
-from tests.attack.hostile_pods import KINDS, largest, manifest
-from tests.bench.predicates import HOST
-from tests.controller.builders import node, pod, view
+from tests.controller.builders import manifest
+from tests.controller.kubeobjects.constraints import affinity
 
-SIZE = 300_000  # bytes, far over every limit
-VOLUMES = [kind for kind in KINDS if "claims" in kind or kind == "disks"]
-VALUES = [kind for kind in KINDS if "values" in kind or kind in ("labels", "host ports")]
+WEB = Requirement("app", "In", ("web",))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_pod_over_a_limit_is_rejected_with_one_sentence(kind: str) -> None:
-    made = manifest(kind, SIZE if kind not in VALUES else 2 * SIZE)
-    read = read_pod(made)
-    limit = MAX_VOLUMES if kind in VOLUMES else MAX_VALUES if kind in VALUES else MAX_CONSTRAINTS
-    assert read.problem is not None
-    assert read.problem.startswith(f"the pod has more than {limit} ")
-    assert read.problem.endswith(", more than Leadline evaluates")
-    demands = read.affinity, read.anti_affinity, read.spread, read.required_affinity
-    assert not any(demands)
-    decision = decide(view([node("n1")]), read, Rule(KubeDefault(), FILTERS))
-    assert (decision.node, decision.why) == (None, read.problem)
+OWN = Requirement("rev", "In", ("7",))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_pod_within_the_limits_is_evaluated(kind: str) -> None:
-    read = read_pod(largest(kind, 12_000))
-    assert read.problem is None
-    nodes = [node(f"n{i}", labels={HOST: f"n{i}"}) for i in range(3)]
-    decision = decide(view(nodes), read, Rule(KubeDefault(), FILTERS))
-    assert decision.node or decision.why.startswith("0 of 3 nodes fit: ")
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({}, AffinityTerm("z", None, frozenset({"shop"}))),
+        ({"labelSelector": {}}, AffinityTerm("z", (), frozenset({"shop"}))),
+        ({"namespaces": ["a", "b"]}, AffinityTerm("z", None, frozenset({"a", "b"}))),
+        # A namespace selector, also an empty one, replaces the pod's own namespace.
+        ({"namespaceSelector": {}}, AffinityTerm("z", None, frozenset(), ())),
+        (
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev", "none"]},
+            AffinityTerm("z", (WEB, OWN), frozenset({"shop"})),
+        ),
+        (
+            {"labelSelector": {}, "mismatchLabelKeys": ["rev"]},
+            AffinityTerm("z", (Requirement("rev", "NotIn", ("7",)),), frozenset({"shop"})),
+        ),
+        # The API server stored the value when the pod was created; labels may change later.
+        (
+            {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
+            AffinityTerm("z", (Requirement("rev", "In", ("6",)),), frozenset({"shop"})),
+        ),
+        ({"matchLabelKeys": ["rev"]}, AffinityTerm("z", None, frozenset({"shop"}))),
+    ],
+)
+def test_terms_of_pod_affinity(term: dict[str, Any], expected: AffinityTerm) -> None:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        required = {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", **term}]
+        }
+        made = manifest(namespace="shop", labels={"rev": "7"}, affinity={kind: required})
+        found = read_pod(made)
+        terms = found.affinity if kind == "podAffinity" else found.anti_affinity
+        assert terms == (expected,)
 
 
-def test_a_pod_exactly_at_the_limit_is_allowed() -> None:
-    # One of them for the resource `pods`.
-    fits = {f"k{i}": "v" for i in range(MAX_CONSTRAINTS)}
-    assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": fits}}).problem is None
-    over = {**fits, "one": "more"}
-    assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": over}}).problem
+@pytest.mark.parametrize(
+    ("constraint", "expected"),
+    [
+        ({}, (SpreadConstraint("z", 1, None),)),
+        ({"whenUnsatisfiable": "ScheduleAnyway"}, ()),
+        ({"maxSkew": 3, "minDomains": 2}, (SpreadConstraint("z", 3, None, min_domains=2),)),
+        (
+            {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"},
+            (SpreadConstraint("z", 1, None, honor_affinity=False, honor_taints=True),),
+        ),
+        (
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev"]},
+            (SpreadConstraint("z", 1, (WEB, OWN)),),
+        ),
+        # Unlike in affinity terms, the label's current value counts as well.
+        (
+            {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
+            (SpreadConstraint("z", 1, (Requirement("rev", "In", ("6",)), OWN)),),
+        ),
+    ],
+)
+def test_spread_constraints(
+    constraint: dict[str, Any], expected: tuple[SpreadConstraint, ...]
+) -> None:
+    whole = {"topologyKey": "z", "maxSkew": 1, **constraint}
+    made = manifest(labels={"rev": "7"}, topologySpreadConstraints=[whole])
+    assert read_pod(made).spread == expected
 
 
-def test_a_running_pod_over_the_limit_is_counted_and_repels_all_pods() -> None:
-    made = manifest("anti-affinity terms", SIZE)
-    made["spec"]["nodeName"] = "n1"
-    requests = {"cpu": "2", "memory": "1Gi"}
-    made["spec"]["containers"] = [{"name": "c", "resources": {"requests": requests}}]
-    resident = read_pod(made)
-    assert resident.requests["cpu"] == 2000
-    assert [term.topology_key for term in resident.anti_affinity] == [HOST]
-    nodes = [node(name, labels={HOST: name}) for name in ("n1", "n2")]
-    result = inter_pod_affinity(view(nodes, assigned_pods=[resident]), pod("any"))
-    assert result.passes.tolist() == [False, True]
+@pytest.mark.parametrize(
+    ("source", "claims", "disks"),
+    [
+        ({"emptyDir": {}}, (), ()),
+        ({"persistentVolumeClaim": {"claimName": "c"}}, (ClaimUse("c"),), ()),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, (ClaimUse("v", ephemeral=True),), ()),
+        (
+            {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+            (),
+            (Disk("gcePersistentDisk", "d", read_only=True),),
+        ),
+        (
+            {"rbd": {"image": "i", "monitors": ["m"]}},
+            (),
+            (Disk("rbd", "rbd/i", frozenset({"m"})),),
+        ),
+    ],
+)
+def test_volumes(
+    source: dict[str, Any], claims: tuple[ClaimUse, ...], disks: tuple[Disk, ...]
+) -> None:
+    found = read_pod(manifest(volumes=[{"name": "v", **source}]))
+    assert (found.claims, found.disks, found.problem) == (claims, disks, None)
 
 
-def test_a_running_pod_with_too_many_volumes_keeps_its_anti_affinity() -> None:
-    made = manifest("disks", SIZE)
-    made["spec"] |= manifest("anti-affinity, the same term", 1_000)["spec"] | {"nodeName": "n1"}
-    resident = read_pod(made)
-    assert len(resident.disks) > MAX_VOLUMES
-    assert resident.anti_affinity[0].selector
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, ()),
+        (
+            {"initContainers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            ("RestartAllContainersOnContainerExits",),
+        ),
+        ({"initContainers": [{"restartPolicyRules": [{"action": "Restart"}]}]}, ()),
+        ({"hostNetwork": True, "hostUsers": False}, ("UserNamespacesHostNetworkSupport",)),
+        ({"hostNetwork": True}, ()),
+        ({"hostUsers": False}, ()),
+    ],
+)
+def test_features_that_the_kubelet_must_declare(
+    spec: dict[str, Any], features: tuple[str, ...]
+) -> None:
+    assert read_pod(manifest(**spec)).features == features
+
+
+def test_required_node_affinity_is_a_list_of_terms() -> None:
+    terms = affinity(
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+        {},
+    )
+    assert read_pod(manifest(affinity=terms)).required_affinity == (
+        (Requirement("zone", "In", ("a", "b")),),
+        (Requirement("metadata.name", "In", ("n1",), on_name=True),),
+        (),
+    )
+
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def test_what_a_pod_prefers_is_no_requirement() -> None:
+    near = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    ssd = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    soft = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    found = read_pod(
+        manifest(
+            affinity={
+                "nodeAffinity": {PREFERRED: [{"weight": 7, "preference": ssd}]},
+                "podAffinity": {PREFERRED: [{"weight": 5, "podAffinityTerm": near}]},
+                "podAntiAffinity": {PREFERRED: [{"weight": 3, "podAffinityTerm": near}]},
+            },
+            topologySpreadConstraints=[soft],
+        )
+    )
+    required = found.required_affinity, found.affinity, found.anti_affinity, found.spread
+    assert (required, found.problem) == ((None, (), (), ()), None)
+    assert found.preferences.nodes == ((7, (Requirement("disk", "In", ("ssd",)),)),)
+    assert [each.weight for each in found.preferences.pods] == [5, -3]
+    assert {each.topology_key for each in found.preferences.pods} == {"zone"}
+    assert found.preferences.spread == (SpreadConstraint("zone", 2, None),)
+
+
+@pytest.mark.parametrize("weight", [None, 0, 101, "much", True])
+def test_a_weight_is_a_whole_number_from_1_to_100(weight: object) -> None:
+    term = {"preference": {}, **({} if weight is None else {"weight": weight})}
+    with pytest.raises(FieldError, match="weight: expected a whole number from 1 to 100"):
+        read_pod(manifest(affinity={"nodeAffinity": {PREFERRED: [term]}}))

@@ -6,9 +6,9 @@ import pytest
 from leadline_controller.history.log import BOUND, GONE, PENDING
 from leadline_controller.metrics.instruments import Instruments
 from leadline_controller.serve.settings import MetricsSettings, ServeError
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
-from leadline_controller.telemetry.state import Agent
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 

@@ -4,7 +4,7 @@ from leadline_controller.framework.model import Node
 from leadline_controller.probing.budgets import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
-from leadline_controller.telemetry.state import Agent
+from leadline_controller.telemetry.accepted import Agent
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.telemetry.board_builder import BoardMessages

@@ -12,9 +12,10 @@ from leadline_controller.framework.assumed_load import workload_of
 from leadline_controller.framework.cluster_objects import PodSelector
 from leadline_controller.framework.cycle import Rule, Strategy
 from leadline_controller.framework.model import DeclaredPeer, Link, Pod, PodAnnotations
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.traffic import PeerTraffic, Traffic
-from leadline_controller.framework.view import METRICS, ClusterView
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.preferences import rule
 from leadline_controller.rescheduling.plan import Plan, PlanLimits, plan_moves
 from leadline_controller.strategies.dacs import Dacs

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 from leadline_controller.framework.model import DeclaredPeer, PodAnnotations
 from leadline_controller.rescheduling.quality import why_unreliable
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.link_bandwidth import COUNTERS, LinkBandwidth, NodeLink
 from leadline_controller.telemetry.link_status import LinkStatus
-from leadline_controller.telemetry.state import Agent, Board, TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import Board, TelemetryState, TimesToLive
 
 from tests.controller.builders import node, pod, view
 

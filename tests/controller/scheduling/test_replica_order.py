@@ -10,11 +10,7 @@ import pytest
 from leadline_controller.cluster.reservations import Reservation
 from leadline_controller.framework.cycle import Rule, decide
 from leadline_controller.framework.model import CPU, PODS, Node, Owner
-from leadline_controller.framework.ports import (
-    ClusterError,
-    ForbiddenError,
-    InvalidError,
-)
+from leadline_controller.framework.ports import ClusterError, ForbiddenError, InvalidError
 from leadline_controller.history.log import BOUND
 from leadline_controller.kubeobjects.manifest import DELETION_COST, GOES_FIRST, read_pod
 from leadline_controller.scheduling.replica_order import PREDICTED_MS

@@ -21,8 +21,8 @@ from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.state import Agent
 
 from tests.attack.hostile_pods import manifest as large_manifest
 from tests.controller.builders import manifest

@@ -15,14 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import (
-    Decision,
-    Filter,
-    FilterResult,
-    Rule,
-    Scores,
-    decide,
-)
+from leadline_controller.framework.cycle import Decision, Filter, FilterResult, Rule, Scores, decide
 from leadline_controller.framework.model import Owner, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.ports import Relisted

@@ -31,11 +31,12 @@ from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.preferences import rule as preference_rule
 from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.kube import generator
 from tests.kube.compare import KINDS

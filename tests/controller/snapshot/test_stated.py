@@ -11,8 +11,8 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.assumed_load import Lives, workload_of
 from leadline_controller.framework.cycle import Rule
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.framework.traffic import PeerTraffic
-from leadline_controller.framework.view import METRICS
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.snapshot.score import start_scoring
 from leadline_controller.snapshot.snapshot import Snapshot, read_snapshot

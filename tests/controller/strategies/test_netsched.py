@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from leadline_controller.framework.cycle import Rule, Scores, decide
 from leadline_controller.framework.model import Link
+from leadline_controller.framework.node_metrics import METRICS as COLUMNS
 from leadline_controller.framework.options import build
-from leadline_controller.framework.view import METRICS as COLUMNS
 from leadline_controller.strategies.netsched import NetSched
 
 from tests.controller.builders import node, pod, view

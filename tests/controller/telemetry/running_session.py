@@ -4,11 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.session import (
-    BrokerSession,
-    BrokerSettings,
-    BrokerTls,
-)
+from leadline_controller.telemetry.session import BrokerSession, BrokerSettings, BrokerTls
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.controller.probing.permissive_leases import PermissiveLeases

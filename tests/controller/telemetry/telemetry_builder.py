@@ -3,12 +3,14 @@
 from collections import Counter
 from typing import Any
 
-from leadline_controller.framework.view import METRICS, NodeTable
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import NodeTable
+from leadline_controller.telemetry.accepted import Agent
 from leadline_controller.telemetry.bandwidth_tests import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.controller.builders import node
 

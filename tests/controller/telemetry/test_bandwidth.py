@@ -488,4 +488,3 @@ def test_any_tests_in_any_order_give_a_value_that_one_of_them_showed(
         known = links.bandwidths.of(node, links.bandwidths._tests[node][-1].at_s)
         assert known is not None
         assert 0.1 <= known.mbps <= 1e5
-        assert known.error_share >= 0.0

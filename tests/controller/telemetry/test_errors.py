@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from leadline_controller.framework.view import METRICS, Floats
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import Floats
 from leadline_controller.telemetry.board_columns import BoardColumns
 from leadline_controller.telemetry.link_bandwidth import LinkBandwidth
 

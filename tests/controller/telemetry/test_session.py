@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.telemetry.session import (
-    SILENT_S,
-    BrokerTls,
-)
+from leadline_controller.telemetry.session import SILENT_S, BrokerTls
 from leadline_wire import topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, DisconnectFlags

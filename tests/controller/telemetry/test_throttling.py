@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.framework.view import NodeMetrics
+from leadline_controller.framework.node_metrics import NodeMetrics
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.throttling import UNTHROTTLED, throttling
 

@@ -24,10 +24,10 @@ from leadline_controller.history.recorded import (
     Pulled,
     Recorded,
 )
+from leadline_controller.telemetry.accepted import Agent, Born, Pinged, Reported
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.paths import PingRound
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Agent, Born, Pinged, Reported
 
 UNIX_S, BEGAN_S = 1_800_000_000.0, 100.0
 GIB = 2**30

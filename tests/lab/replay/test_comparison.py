@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_lab.replay.comparison import (
-    Comparison,
-    ComparisonError,
-    Estimate,
-    Finding,
-    compare,
-)
+from leadline_lab.replay.comparison import Comparison, ComparisonError, Estimate, Finding, compare
 from leadline_lab.replay.measures import MEASURES, READY
 from leadline_lab.replay.outcomes import Outcome, PodOutcome
 

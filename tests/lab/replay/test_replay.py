@@ -10,7 +10,7 @@ from leadline_controller.framework.model import Layer, Owner, Pod, PodAnnotation
 from leadline_controller.framework.options import OptionError
 from leadline_controller.framework.ports import NodeDeleted, PodChanged, Relisted
 from leadline_controller.history.recorded import Began, Entry, Recorded
-from leadline_controller.telemetry.state import Agent, Born
+from leadline_controller.telemetry.accepted import Agent, Born
 from leadline_lab.replay.outcomes import Outcome, PodOutcome
 from leadline_lab.replay.past import Past
 from leadline_lab.replay.replaying import replay

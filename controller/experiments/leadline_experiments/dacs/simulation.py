@@ -25,7 +25,8 @@ from leadline_controller.framework.model import (
     PodAnnotations,
     Taint,
 )
-from leadline_controller.framework.view import ClusterView, NodeMetrics
+from leadline_controller.framework.node_metrics import NodeMetrics
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.nas import PREFERRED_LABEL
 from simpy.events import ProcessGenerator

@@ -16,13 +16,7 @@ from leadline_controller.strategies.infrastructure_aware import InfrastructureAw
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.locality import ImageLocality, LayerLocality
 
-from leadline_experiments.infrastructure_aware.claims import (
-    METHODS,
-    METRICS,
-    PAPER,
-    Draws,
-    claims,
-)
+from leadline_experiments.infrastructure_aware.claims import METHODS, METRICS, PAPER, Draws, claims
 from leadline_experiments.infrastructure_aware.simulation import (
     FULL_PODS,
     LATEST_S,

@@ -31,13 +31,8 @@ from leadline_controller.framework.model import (
     PodAnnotations,
     Taint,
 )
-from leadline_controller.framework.view import (
-    METRICS,
-    RESTART_S,
-    ClusterView,
-    Floats,
-    NodeMetrics,
-)
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
+from leadline_controller.framework.view import RESTART_S, ClusterView, Floats
 from leadline_controller.strategies.leadline.terms import out_of_memory, restarts_ms, slowdown
 from leadline_controller.telemetry.absences import MEMORY_S, Absences, absence_waits_ms
 from leadline_controller.telemetry.throttling import throttling

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from leadline_controller.framework.link_table import LinkTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Taint
-from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.node_metrics import NodeMetrics
+from leadline_controller.framework.view import ClusterView, Ints, NodeTable
 
 _GIB = 1024**3
 _MOST_PODS = 110  # a kubelet's default

@@ -12,14 +12,13 @@ import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Rule, Strategy, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, Taint
-from leadline_controller.framework.view import METRICS, Floats, Ints, NodeMetrics
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
+from leadline_controller.framework.view import Floats, Ints
 from numpy.typing import ArrayLike
 
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import fair_shares
-from leadline_experiments.result import (
-    Setting,
-)
+from leadline_experiments.result import Setting
 
 MB = 10**6
 FREE, *THROTTLED = WORKERS = ("pi-1", "pi-2", "pi-3", "pi-4")

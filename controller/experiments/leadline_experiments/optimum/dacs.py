@@ -35,6 +35,7 @@ from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.node_table import Bools, Floats, Ints
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.strategies.kubedsm.packing import group_equal
 from leadline_controller.strategies.shared.delays import contention_s
 
 from leadline_experiments.optimum.programme import (
@@ -44,7 +45,6 @@ from leadline_experiments.optimum.programme import (
     Resources,
     Variable,
     allowed,
-    identical,
     nodes_of,
     refusal,
     resources_of,
@@ -156,7 +156,7 @@ class _Model:
         self.programme = programme
         self.counts: dict[tuple[int, int], Variable] = {}
         self.places: dict[tuple[int, int, int], Variable] = {}
-        self.classes = identical(
+        self.classes = group_equal(
             (may[j].tobytes(), cost.own_s[:, j].tobytes(), resources.requests[:, j].tobytes())
             for j in range(len(may))
         )

@@ -30,6 +30,7 @@ from leadline_controller.framework.services import service_of
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.kubedsm.decision import Quality
+from leadline_controller.strategies.kubedsm.packing import group_equal
 from leadline_controller.strategies.shared.capacity import is_cloud
 
 from leadline_experiments.optimum.programme import (
@@ -40,7 +41,6 @@ from leadline_experiments.optimum.programme import (
     Sum,
     Variable,
     allowed,
-    identical,
     nodes_of,
     refusal,
     resources_of,
@@ -189,7 +189,7 @@ def _solve(problem: _Problem) -> tuple[Solution, Ints | None]:
 
 
 class _Model:
-    """The programme and its variables. groups: the indexes of identical pods. held: n[g,k]. counts:
+    """The programme and its variables. groups: the indexes of pods. held: n[g,k]. counts:
     y[s,e]. values: F of service s with e of its pods on the edge."""
 
     def __init__(self, programme: Programme, problem: _Problem) -> None:
@@ -200,7 +200,7 @@ class _Model:
         self.values: dict[tuple[int, int], float] = {}
         requests, may = problem.resources.requests, problem.may
         labels = np.column_stack((problem.service, problem.source, problem.may_leave))
-        self.groups = identical(
+        self.groups = group_equal(
             (labels[j].tobytes(), requests[:, j].tobytes(), may[j].tobytes())
             for j in range(len(problem.pods))
         )

@@ -5,7 +5,7 @@ HiGHS is free, needs no licence key, and its authors maintain it and its Python 
 whose modelling functions are used here.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, inf, isfinite, nan
 from typing import Literal, NamedTuple
@@ -75,14 +75,6 @@ def resources_of(
     return Resources(
         np.array(requests).reshape(kinds, len(pods)), np.array(capacity).reshape(kinds, len(view))
     )
-
-
-def identical(keys: Iterable[Hashable]) -> list[list[int]]:
-    """The indexes of equal keys, grouped."""
-    found: dict[Hashable, list[int]] = {}
-    for index, key in enumerate(keys):
-        found.setdefault(key, []).append(index)
-    return list(found.values())
 
 
 def allowed(

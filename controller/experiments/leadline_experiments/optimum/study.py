@@ -17,7 +17,8 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
 from leadline_controller.framework.cycle import Rule, Strategy, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod, PodAnnotations
-from leadline_controller.framework.view import METRICS, ClusterView, NodeMetrics
+from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isnan
 
 from leadline_controller.framework.assumed_load import contained_share
-from leadline_controller.framework.view import METRICS
+from leadline_controller.framework.node_metrics import METRICS
 from leadline_controller.telemetry.collectors import BoardReading
 
 _REPORTED = METRICS[: METRICS.index("bandwidth_mbps")]

@@ -15,9 +15,9 @@ from leadline_controller.framework.model import CPU, MEMORY, Node
 from leadline_controller.framework.ports import NodeChanged, Relisted
 from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.history.recorded import Began, Changed, Decided, Entry, Missed, Recorded
+from leadline_controller.telemetry.accepted import Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.coordinates import RttEstimates
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import Born, Pinged, Reported, Tested
 
 from leadline_lab.replay.lives import Life, lives_of, workload_name
 from leadline_lab.replay.states import ESTIMATE_EVERY_S, States, began_of

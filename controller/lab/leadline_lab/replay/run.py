@@ -26,7 +26,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.history.recorded import Began, Changed, Decided, Entry, Missed, Pulled
 from leadline_controller.scheduling.queue import SchedulingQueue
-from leadline_controller.telemetry.state import Reported
+from leadline_controller.telemetry.accepted import Reported
 
 from leadline_lab.replay.boards import BoardLoad, Stay, left_mbps
 from leadline_lab.replay.caveats import caveats

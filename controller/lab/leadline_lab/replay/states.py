@@ -26,15 +26,9 @@ from leadline_controller.history.recorded import (
 from leadline_controller.preferences import rule as preference_rule
 from leadline_controller.scheduling.decision_step import DecisionStep
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.telemetry.accepted import Born, Pinged, Reported, Tested
 from leadline_controller.telemetry.coordinates import RttEstimates
-from leadline_controller.telemetry.state import (
-    Born,
-    Pinged,
-    Reported,
-    TelemetryState,
-    Tested,
-    TimesToLive,
-)
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from leadline_lab.replay.kube_scheduler import KubeScheduler
 

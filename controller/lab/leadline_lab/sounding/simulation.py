@@ -50,7 +50,6 @@ class _Board:
     pings: int = 0
     test_bytes: int = 0
     test_s: float = 0.0
-    busy_until_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from leadline_controller.history.recording_files import (
     read_recording,
     recordings,
 )
-from leadline_controller.telemetry.state import Born, Reported
+from leadline_controller.telemetry.accepted import Born, Reported
 
 _FOLDER = Path("/var/lib/leadline-controller/recordings")
 _MIB = 2**20

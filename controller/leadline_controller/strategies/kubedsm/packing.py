@@ -7,7 +7,7 @@ many, a bounded search runs instead, and its result is marked as not exact.
 Amounts are in base units, CPU in the first column and memory in the second.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import comb, prod
@@ -72,7 +72,7 @@ def fits_in(need: Ints, room: Ints) -> Bools:
     return fit
 
 
-def group_equal(keys: Sequence[Hashable]) -> list[list[int]]:
+def group_equal(keys: Iterable[Hashable]) -> list[list[int]]:
     """Positions of equal keys, in the order of first occurrence."""
     found: dict[Hashable, list[int]] = {}
     for at, key in enumerate(keys):

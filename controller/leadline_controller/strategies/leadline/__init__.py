@@ -38,13 +38,7 @@ from leadline_controller.strategies.leadline.network import (
 from leadline_controller.strategies.leadline.planning import search
 from leadline_controller.strategies.leadline.starts import pulls_s, starts_s
 from leadline_controller.strategies.leadline.terms import Demand, Uncertain, Work, shown
-from leadline_controller.strategies.leadline.waits import (
-    MAX_MS,
-    Boards,
-    PodColumns,
-    Room,
-    Waits,
-)
+from leadline_controller.strategies.leadline.waits import MAX_MS, Boards, PodColumns, Room, Waits
 from leadline_controller.strategies.shared.delays import SCATTER_MS, profiling_ms
 from leadline_controller.strategies.shared.unknowns import LIKE_BOARDS
 
@@ -203,7 +197,7 @@ class Leadline(BatchStrategy):
         expectations = _expectations(view)
         life_s = expectations.life_s(pod, self.life_s)
         pull, start = pulls_s(view, pod, nodes), starts_s(view, expectations, pod, nodes)
-        others = int(_replicas(view, pod).sum()) - 1
+        others = int(view.replicas_of(pod).sum()) - 1
         each_ms = moving_ms(pull.value, start.value, life_s)
         return Cost(np.zeros(nodes.size) if others > 0 else each_ms, life_s, max(others, 0))
 
@@ -311,7 +305,7 @@ class Leadline(BatchStrategy):
         slower, spread = self._throttling(view, nodes)
         alone_ms, error_ms = self.work_ms * slower, self.work_ms * spread
         own, each = expected.cpu_cores * slower, np.zeros(nodes.size)
-        replicas = _replicas(view, pod)[nodes].astype(np.float64)
+        replicas = view.replicas_of(pod)[nodes].astype(np.float64)
         data_ms, threads = np.nan, limit if np.isfinite(limit) else 1.0  # that handle data
         if pod.annotations.profile_ms:
             filled = profiling_ms(view, pod.annotations.profile_ms, nodes, LIKE_BOARDS)
@@ -357,13 +351,6 @@ def _is_known(view: ClusterView, pod: Pod) -> bool:
         return False
     expected, workload = view.assumed.expected, workload_of(pod)
     return workload in expected.usage or workload in expected.learned
-
-
-def _replicas(view: ClusterView, pod: Pod) -> Ints:
-    """Of the pod's service on each node, shape (n,)."""
-    if (wanted := service_of(pod)) is None:
-        return np.zeros(len(view), np.int64)
-    return view.assigned_pods.replicas(wanted, len(view))
 
 
 def _same_service(pods: Sequence[Pod]) -> Floats:

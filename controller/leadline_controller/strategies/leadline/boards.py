@@ -7,7 +7,8 @@ import numpy as np
 
 from leadline_controller.framework.assumed_load import PodUse
 from leadline_controller.framework.model import CPU, MEMORY
-from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.leadline.terms import (
     UNKNOWN_WAIT_ERROR,
     Uncertain,

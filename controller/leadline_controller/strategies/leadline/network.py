@@ -20,12 +20,7 @@ from leadline_controller.strategies.leadline.waits import MAX_MS
 from leadline_controller.strategies.shared.capacity import is_cloud
 from leadline_controller.strategies.shared.delays import gateway_round_trips_ms, round_trips_ms
 from leadline_controller.strategies.shared.peers import filled_waits_s
-from leadline_controller.strategies.shared.unknowns import (
-    LIKE_BOARDS,
-    Filled,
-    fill,
-    left_unknown,
-)
+from leadline_controller.strategies.shared.unknowns import LIKE_BOARDS, Filled, fill, left_unknown
 
 UNKNOWN_RTT_MS = 100.0
 # To users, of a tier of which no round trip is known: the edge is near them and the cloud is far.

@@ -286,9 +286,10 @@ class _Local:
         on_x, both = np.concatenate(sets), np.repeat(np.array(ends), sizes, axis=0)
         on_y = ((self.at == both[:, :1]) | (self.at == both[:, 1:])) & ~on_x
         after_s = -self._node_s[both].sum(axis=1)
+        peers_s = self._peers_s[np.arange(self._pods), self.at] * (self.at >= 0)
         for node, chosen in zip(both.T, (on_x, on_y), strict=True):
             after_s += self._waits.together_s(node, chosen)
-            after_s += (chosen * (self._peers_s[:, node].T - self._peers_s_now())).sum(axis=1)
+            after_s += (chosen * (self._peers_s[:, node].T - peers_s)).sum(axis=1)
         best = int(np.argmin(after_s))
         if -after_s[best] <= self._least_gain():
             return False
@@ -301,10 +302,6 @@ class _Local:
         # Peers that both change their places are seen where the other one was.
         self._put(list(enumerate(before.tolist())))
         return False
-
-    def _peers_s_now(self) -> Floats:
-        placed: Floats = self._peers_s[np.arange(self._pods), self.at] * (self.at >= 0)
-        return placed
 
     def _least_gain(self) -> float:
         return _LEAST_GAIN * (float(self._node_s.sum()) + 1e-6)

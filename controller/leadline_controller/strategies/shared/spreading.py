@@ -7,13 +7,8 @@ import numpy as np
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice
-from leadline_controller.framework.services import service_of
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.capacity import (
-    MAX_POINTS,
-    least_requested,
-    whole_points,
-)
+from leadline_controller.strategies.shared.capacity import MAX_POINTS, least_requested, whole_points
 
 # kube-scheduler rounds its points down, so totals that differ by less may be the same there.
 WHOLE_POINT = 1.0
@@ -48,10 +43,7 @@ def selector_spread(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
     """kube-scheduler's SelectorSpread without its zones: 10 * (most - r) / most in whole points,
     where r is the number of the service's replicas on the node and `most` the largest r of all
     these nodes; 10 for all if there are none. Shape (len(nodes),)."""
-    service = service_of(pod)
-    if service is None:
-        return np.full(nodes.size, MAX_POINTS)
-    replicas = view.assigned_pods.replicas(service, len(view))[nodes]
+    replicas = view.replicas_of(pod)[nodes]
     most = replicas.max()
     if most == 0:
         return np.full(nodes.size, MAX_POINTS)

@@ -13,7 +13,8 @@ from leadline_controller.framework.assumed_load import Expectations, workload_of
 from leadline_controller.framework.batch import Running
 from leadline_controller.framework.cycle import Rule, decide_in_turn
 from leadline_controller.framework.model import Link
-from leadline_controller.framework.view import METRICS, Bools, ClusterView
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.strategies.leadline import Leadline
 
 from tests.controller.builders import node, pod, view

@@ -20,14 +20,7 @@ from leadline_controller.framework.batch import (
     suggested_steps,
 )
 from leadline_controller.framework.cycle import Rule, decide_in_turn
-from leadline_controller.framework.model import (
-    CPU,
-    MEMORY,
-    PODS,
-    DeclaredPeer,
-    Link,
-    Pod,
-)
+from leadline_controller.framework.model import CPU, MEMORY, PODS, DeclaredPeer, Link, Pod
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.leadline import Leadline, planning
 from leadline_controller.strategies.leadline.batch_peers import among_batch

@@ -11,7 +11,8 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.assumed_load import Expectations, Lives, workload_of
 from leadline_controller.framework.cycle import Rule, decide_in_turn
 from leadline_controller.framework.model import Image, Layer, Link, Node, Owner
-from leadline_controller.framework.view import METRICS, ClusterView
+from leadline_controller.framework.node_metrics import METRICS
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.leadline import TERMS, Leadline
 
 from tests.controller.builders import node, pod, view

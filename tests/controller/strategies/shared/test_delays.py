@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.node_table import CLASS_LABEL, NodeTable
-from leadline_controller.strategies.shared.delays import (
-    contention_s,
-    profiled_ms,
-    profiling_ms,
-)
+from leadline_controller.strategies.shared.delays import contention_s, profiled_ms, profiling_ms
 
 from tests.controller.builders import node, view
 
