@@ -19,6 +19,7 @@ from leadline_experiments.leadline.simulation import (
     MIXED,
     PODS_PLACED,
     SCENARIOS,
+    STORAGE,
     USUAL,
     Cluster,
     Disturbance,
@@ -80,6 +81,36 @@ def test_a_hindered_board_costs_its_time_and_its_absences() -> None:
     rho = 0.1 + 2 * 0.05 / 4
     work_ms = 2 * 50 * (1 + rho ** (10**0.5 - 1) / (4 * (1 - rho)))
     assert one == pytest.approx(work_ms + 30 + 1 + 250 / 94, abs=0.01)
+
+
+def test_a_job_waits_for_all_of_its_start_and_runs_alone() -> None:
+    cluster = draw_cluster(STORAGE, 0)
+    job, service = cluster.pods[0], next(each for each in cluster.pods if each.owner is None)
+    assert job.owner is not None
+    alone, beside = (
+        next(waits_ms(cluster, [Placed(job, 1, 3.0), *others]))
+        for others in ([], [Placed(job, 1, 3.0), Placed(job, 1, 3.0)])
+    )
+    assert alone == beside > 3000 + max(job.annotations.profile_ms.values())
+    assert next(waits_ms(cluster, [Placed(job, 1, 3.0), Placed(service, 1, 3.0)])) > alone
+
+
+def test_starts_are_told_by_class_of_board_and_change_nothing_for_services() -> None:
+    clusters = [draw_cluster(STORAGE, seed) for seed in range(12)]
+    factors = [each.told_starts.factors for each in clusters]
+    assert all(each.get("sd", 1.0) >= 1.0 >= each.get("nvme", 1.0) for each in factors)
+    assert sum(map(bool, factors)) > 6
+    means = []
+    for term in ("nothing", "start"):
+        waits: dict[bool, list[float]] = {True: [], False: []}
+        for seed, cluster in enumerate(clusters):
+            placed = placed_by(Leadline(without=term), cluster, USUAL, seed)
+            for each, wait_ms in zip(placed, waits_ms(cluster, placed), strict=True):
+                waits[each.pod.owner is not None].append(wait_ms)
+        means.append({is_job: float(np.mean(each)) for is_job, each in waits.items()})
+    known, unknown = means
+    assert unknown[True] > 1.2 * known[True]
+    assert unknown[False] == pytest.approx(known[False], rel=0.01)
 
 
 @pytest.mark.parametrize("term", HINDRANCES)
@@ -168,7 +199,8 @@ def test_the_claims_that_miss_are_known(result: Result) -> None:
 @pytest.mark.experiment
 def test_every_term_and_every_reading_is_judged(result: Result) -> None:
     says = [claim.says for claim in result.claims if claim.table == "Ablations"]
-    assert [each.split(",")[0] for each in says] == [f"without {term}" for term in TERMS]
+    expected = [*(f"without {term}" for term in TERMS), "without start"]  # once for its pulls
+    assert [each.split(",")[0] for each in says] == expected
     assert sum(claim.table == "Robust" for claim in result.claims) == 2 * len(DISTURBANCES)
     papers = {claim.table for claim in result.claims} - {"Ablations", "Robust"}
     assert len(papers) == 5

@@ -14,7 +14,7 @@ from leadline_controller.framework.model import Layer
 from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
 from leadline_controller.framework.options import OptionValue
 from leadline_controller.framework.services import Service
-from leadline_controller.framework.starts import Start, Starts
+from leadline_controller.framework.starts import Starts
 from leadline_controller.framework.view import AssumedLoad, ClusterView, Floats, Ints, NodeTable
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.typed import decode
@@ -175,9 +175,8 @@ def read_expectations(root: Fields) -> Expectations:
     learned: dict[Service, PodUse] = {}
     lives: dict[Service, Lives] = {}
     usual_s: dict[Service, float] = {}
-    seen: dict[Service, dict[str, Start]] = {}
     for entry in root.objects("expected_use"):
-        entry.only("namespace", "labels", "uid", "measured", "learned", "lives", "starts")
+        entry.only("namespace", "labels", "uid", "measured", "learned", "lives", "start_s")
         workload = read_workload(entry)
         if entry.has("measured"):
             cpu_cores, memory_bytes = _use(entry.object("measured"), PodUse._fields[:2])
@@ -191,22 +190,13 @@ def read_expectations(root: Fields) -> Expectations:
                 stated.number("ran_s", MAX_VALUE) or 0.0,
                 stated.integer("ended", 0, _MOST_ENDED) or 0,
             )
-        if entry.has("starts"):
-            stated = entry.object("starts")
-            stated.only("usual_s", "classes")
-            usual_s[workload] = stated.number("usual_s", MAX_VALUE) or 0.0
-            seen[workload] = dict(map(_start, stated.objects("classes")))
+        if entry.has("start_s"):
+            usual_s[workload] = entry.number("start_s", MAX_VALUE) or 0.0
     stated = root.object("starts")
     stated.only("others_s", "classes")
     factors = dict(map(_factor, stated.objects("classes")))
     others_s = stated.number("others_s", MAX_VALUE) or 0.0
-    return Expectations(usage, learned, lives, Starts(usual_s, seen, factors, others_s))
-
-
-def _start(entry: Fields) -> tuple[str, Start]:
-    entry.only("class", *Start._fields)
-    seconds, error_s = (entry.number(name, MAX_VALUE) or 0.0 for name in Start._fields)
-    return entry.text("class"), Start(seconds, error_s)
+    return Expectations(usage, learned, lives, Starts(usual_s, factors, others_s))
 
 
 def _factor(entry: Fields) -> tuple[str, float]:

@@ -5,7 +5,7 @@ cluster did.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -362,7 +362,6 @@ def _expected_use(snapshot: Snapshot, names: Names) -> Iterator[Manifest]:
     if not known:
         return
     workloads = {workload_of(pod) for pod in snapshot.every_pod()} & known
-    called = _classes(names)
     for workload in sorted(workloads, key=in_order):
         found = write_workload(workload, names)
         if (usage := expected.usage.get(workload)) is not None:
@@ -372,11 +371,7 @@ def _expected_use(snapshot: Snapshot, names: Names) -> Iterator[Manifest]:
         if (lives := expected.lives.get(workload)) is not None:
             found["lives"] = lives._asdict()
         if (usual_s := expected.starts.usual_s.get(workload)) is not None:
-            seen = expected.starts.seen.get(workload, {}).items()
-            found["starts"] = {
-                "usual_s": usual_s,
-                "classes": [{"class": called(name), **start._asdict()} for name, start in seen],
-            }
+            found["start_s"] = usual_s
         yield found
 
 
@@ -385,13 +380,12 @@ def _starts(snapshot: Snapshot, names: Names) -> Manifest | None:
     assumed = snapshot.view.assumed
     if assumed is None or not assumed.expected.starts.others_s:
         return None
-    starts, called = assumed.expected.starts, _classes(names)
+    starts = assumed.expected.starts
+    # Classes of a size keep their name.
+    called = {
+        name: name if "/" in name else names.value(CLASS_LABEL, name) for name in starts.factors
+    }
     return {
         "others_s": starts.others_s,
-        "classes": [{"class": called(n), "factor": each} for n, each in starts.factors.items()],
+        "classes": [{"class": called[n], "factor": each} for n, each in starts.factors.items()],
     }
-
-
-def _classes(names: Names) -> Callable[[str], str]:
-    """What classes of boards are called; those of a size keep their name."""
-    return lambda name: name if "/" in name else names.value(CLASS_LABEL, name)

@@ -85,10 +85,7 @@ STATED: dict[str, Any] = {
             "measured": {"cpu_cores": 0.5, "memory_bytes": 1e8},
             "learned": {"cpu_cores": 0.4, "packets_sent_per_s": 7},
             "lives": {"ran_s": 7200, "ended": 3},
-            "starts": {
-                "usual_s": 4,
-                "classes": [{"class": "pi4", "seconds": 3, "error_s": 0.5}],
-            },
+            "start_s": 4,
         },
         {"namespace": "default", "uid": "uid-x", "measured": {"cpu_cores": 1}},
     ],
@@ -157,10 +154,8 @@ def test_strategies_read_what_is_assumed_as_well(snapshot: Snapshot) -> None:
     assert (use.cpu_cores, use.memory_bytes, use.packets_sent_per_s) == (0.5, 1e8, 7)
     assert math.isnan(use.disk_bytes_per_s)
     starts = view.assumed.expected.starts
-    of_it = starts.of(workload_of(snapshot.pods[0]))
-    assert {name: each.seconds for name, each in of_it.items()} == {"": 4, "pi3": 10, "pi4": 3}
-    assert of_it["pi4"].error_s == 0.5
-    assert starts.of(workload_of(snapshot.pods[1]))["pi3"].seconds == 5
+    assert starts.of(workload_of(snapshot.pods[0])) == {"": 4, "pi3": 10}
+    assert starts.of(workload_of(snapshot.pods[1])) == {"": 2, "pi3": 5}
 
 
 def test_without_assumed_load_what_was_measured_counts(snapshot: Snapshot) -> None:
@@ -295,11 +290,7 @@ def test_the_traffic_is_that_of_each_pod_of_a_workload(snapshot: Snapshot) -> No
         (("problems", 0, "pod"), 1, "problems[0].pod: expected text"),
         (("expected_use", 0, "measured"), {"disk": 1}, "expected_use[0].measured.disk: unknown"),
         (("expected_use", 0, "lives"), {"ended": -1}, "expected_use[0].lives.ended: expected a"),
-        (
-            ("expected_use", 0, "starts", "classes", 0, "seconds"),
-            -1,
-            "expected_use[0].starts.classes[0].seconds: expected a",
-        ),
+        (("expected_use", 0, "start_s"), -1, "expected_use[0].start_s: expected a"),
         (("starts", "classes", 0, "class"), None, "starts.classes[0].class: expected text"),
         (("starts", "more"), 1, "starts.more: unknown field"),
         (("expected_use", 0, "namespace"), None, "expected_use[0].namespace: expected text"),

@@ -255,12 +255,11 @@ def test_a_strategy_learns_how_long_pods_start_on_a_class_of_boards() -> None:
         for kind in ("slow", "quick")
         for at in range(2)
     ]
-    recording = Recording(boards)
+    recording, job = Recording(boards), Owner("Job", "j", "uid-j", "batch/v1")
     told: list[tuple[float, Recorded]] = []
     for number in range(40):
         at_s, node = 20.0 + 60.0 * number, boards[number % 4].name
         took_s = 12.0 if node.startswith("slow") else 3.0
-        job = Owner("Job", f"j-{number}", f"uid-j-{number}", "batch/v1")
         told += recording.life(web(f"p{number}", owner=job), node, at_s, at_s + took_s, at_s + 40)
     recording.put_in_order(told)
     for each in boards:

@@ -32,6 +32,8 @@ from leadline_controller.framework.model import (
     Taint,
 )
 from leadline_controller.framework.node_metrics import METRICS, NodeMetrics
+from leadline_controller.framework.services import Service
+from leadline_controller.framework.starts import Starts, learn
 from leadline_controller.framework.view import RESTART_S, ClusterView, Floats
 from leadline_controller.strategies.leadline.terms import out_of_memory, restarts_ms, slowdown
 from leadline_controller.telemetry.absences import MEMORY_S, Absences, absence_waits_ms
@@ -42,14 +44,18 @@ from leadline_experiments.models.cluster import view_of
 BOARDS, PODS_PLACED, SERVICES = 10, 24, 6
 CORES, GIB = 4, 4
 MASTER = "master"
-FEATURES = ("start", "work", "memory", "users", "peers", "risk")
+FEATURES = ("work", "memory", "users", "peers", "risk")
 HINDRANCES = ("throttling", "absence")
-ALIKE, MIXED = "alike", "mixed"
-# Each scenario has what one term of the rule is about; one has nothing, and one has all of it.
+ALIKE, MIXED, STORAGE = "alike", "mixed", "storage"
+_PULLS = "pulls"
+# Each scenario has what one term of the rule is about, for `start` one its pulls and one what comes
+# after them; one has nothing, and one has all but the latter and the hindrances.
 SCENARIOS: Mapping[str, Sequence[str]] = {
     ALIKE: (),
+    "start": ("start", _PULLS),
+    STORAGE: ("start", STORAGE),
     **{each: (each,) for each in (*FEATURES, *HINDRANCES)},
-    MIXED: FEATURES,
+    MIXED: ("start", _PULLS, *FEATURES),
 }
 BUSY, MEMORY_USED, RTT_MS, MBPS, PULL_MBPS = 0.1, 0.3, 1.0, 94.0, 50.0
 WORK_MS, REQUEST_MEGABITS, LIFE_S = 50.0, 0.25, 3600.0
@@ -60,6 +66,11 @@ _OLD = int(STALE_S / APART_S)
 # away in an hour, and for how long, s.
 _HINDERED, _TIMES, _PER_HOUR, _AWAY_S = 0.3, (1.2, 3.0), (0.5, 6.0), (20.0, 120.0)
 _MOST_MHZ = 1500.0
+# Of the start beside its pull: what it takes on boards with an NVMe SSD, s, and how many times as
+# long with an SD card; of what a workload makes of that, and of one start, the scatter; the work of
+# a pod of a Job, ms.
+START_S, SD_TIMES, _OF_WORKLOAD, _OF_START = (0.6, 2.5), (2.0, 4.0), 0.3, 0.4
+JOB_MS = (500.0, 5000.0)
 _MIB = 1024**2
 
 
@@ -123,6 +134,9 @@ class Cluster:
     absence_ms: Floats
     told_throttling: Sequence[tuple[float, float]]  # with the standard deviation
     told_absence_ms: Floats
+    # What a start takes beside its pull, s: app -> of each node; and what earlier ones tell.
+    starts_s: Mapping[str, Floats]
+    told_starts: Starts
 
 
 def draw_cluster(scenario: str, seed: int) -> Cluster:
@@ -133,6 +147,8 @@ def draw_cluster(scenario: str, seed: int) -> Cluster:
     classes = ["pi4"] * count
     if "work" in features:
         classes = [str(each) for each in rng.choice(["pi3", "pi4", "pi5"], count)]
+    if STORAGE in features:
+        classes = [str(each) for each in rng.choice(["sd", "nvme"], count)]
     cpu, memory = np.full(count, BUSY), np.full(count, MEMORY_USED)
     if {"work", "risk"} & set(features):
         cpu = rng.uniform(0.05, 0.9, count)
@@ -146,11 +162,11 @@ def draw_cluster(scenario: str, seed: int) -> Cluster:
     mbps, pull_mbps = np.full(count, MBPS), np.full(count, PULL_MBPS)
     if "users" in features:
         mbps = np.exp(rng.uniform(np.log(5.0), np.log(MBPS), count))
-    if "start" in features:
+    if _PULLS in features:
         pull_mbps = np.exp(rng.uniform(np.log(5.0), np.log(100.0), count))
     liar = 1 + int(rng.integers(BOARDS))
     nodes = [_node(at, classes[at]) for at in range(count)]
-    images = [_image(rng, number) for number in range(SERVICES)] if "start" in features else []
+    images = [_image(rng, number) for number in range(SERVICES)] if _PULLS in features else []
     services = [_service(rng, features, number) for number in range(SERVICES)]
     numbers = rng.integers(SERVICES, size=PODS_PLACED)
     pods = [
@@ -172,11 +188,34 @@ def draw_cluster(scenario: str, seed: int) -> Cluster:
             times[at], told_times[at] = _throttled(rng)
         if "absence" in features:
             absence_ms[at], told_absence_ms[at] = _away(rng)
+    is_storage = STORAGE in features
+    starts_s, told_starts = _starts(rng, services, classes) if is_storage else ({}, Starts())
     return Cluster(
         *(nodes, Load(cpu, memory), before, requested, rtt_ms, mbps, pull_mbps),
         *(images, pods, use, liar),
         *(times, absence_ms, told_times, told_absence_ms),
+        *(starts_s, told_starts),
     )
+
+
+def _starts(
+    rng: np.random.Generator, services: Sequence[Pod], classes: Sequence[str]
+) -> tuple[Mapping[str, Floats], Starts]:
+    """What starts take, and what the controller makes of those before, at most eight of a workload
+    on a class, in whole seconds."""
+    times = float(rng.uniform(*SD_TIMES))
+    true: dict[str, Floats] = {}
+    seen: dict[tuple[Service, str], list[float]] = {}
+    for service in services:
+        usual_s = float(np.exp(rng.uniform(*np.log(START_S))))
+        of_class = {"nvme": usual_s, "sd": usual_s * times * float(rng.lognormal(0, _OF_WORKLOAD))}
+        true[service.name] = np.array([of_class[each] for each in classes])
+        for name, seconds in of_class.items():
+            took_s = seconds * rng.lognormal(0.0, _OF_START, int(rng.integers(9)))
+            if took_s.size:
+                whole_s = np.floor(took_s + rng.random(took_s.size))
+                seen[workload_of(service), name] = whole_s.tolist()
+    return true, learn(seen)
 
 
 def _throttled(rng: np.random.Generator) -> tuple[float, tuple[float, float]]:
@@ -216,17 +255,19 @@ def _image(rng: np.random.Generator, number: int) -> Image:
 
 def _service(rng: np.random.Generator, features: Sequence[str], number: int) -> Pod:
     """What its pods have in common."""
+    is_job = "work" not in features and "start" in features and number % 2 == 0
     work_ms = float(rng.uniform(100.0, 400.0)) if "work" in features else WORK_MS
-    annotations = PodAnnotations(
-        profile_ms={"pi3": 2.5 * work_ms, "pi4": work_ms, "pi5": 0.5 * work_ms}
-    )
+    profile_ms = {"pi3": 2.5 * work_ms, "pi4": work_ms, "pi5": 0.5 * work_ms}
+    if STORAGE in features:
+        work_ms = float(np.exp(rng.uniform(*np.log(JOB_MS)))) if is_job else WORK_MS
+        profile_ms = dict.fromkeys(("sd", "nvme"), work_ms)
+    annotations = PodAnnotations(profile_ms=profile_ms)
     if "users" in features and number % 2:
         annotations = replace(annotations, user_node=f"n{1 + rng.integers(BOARDS)}")
     if "peers" in features and number % 3 == 0:
         name = f"{NODE_PEER}n{1 + rng.integers(BOARDS)}"
         peer = DeclaredPeer(name, mbps=float(rng.uniform(0.5, 4.0)), requests_per_s=2.0)
         annotations = replace(annotations, peers=(peer,))
-    is_job = features == ("start",) and number % 2 == 0
     memory = int(rng.uniform(32, 256)) * _MIB
     return Pod(
         "default",
@@ -234,7 +275,7 @@ def _service(rng: np.random.Generator, features: Sequence[str], number: int) -> 
         requests={CPU: int(rng.choice([100, 200, 300])), MEMORY: memory, PODS: 1},
         labels={"app": f"s{number}"},
         annotations=annotations,
-        images=(f"image-{number}",) if "start" in features else (),
+        images=(f"image-{number}",) if _PULLS in features else (),
         owner=Owner("Job", f"job-{number}", f"job-{number}") if is_job else None,
     )
 
@@ -244,14 +285,24 @@ def _rate(pod: Pod) -> float:
     return next((peer.requests_per_s or 1.0 for peer in pod.annotations.peers), 1.0)
 
 
+def _cores(pod: Pod, work_ms: float) -> float:
+    """That this much work a second keeps busy; a pod of a Job has one thread."""
+    return min(work_ms / 1000, 1.0) if _is_job(pod) else work_ms / 1000
+
+
+def _is_job(pod: Pod) -> bool:
+    return pod.owner is not None
+
+
 def _use(rng: np.random.Generator, pod: Pod, requests_per_s: float) -> tuple[float, float]:
     """What people request is not what their pods use."""
-    cores = requests_per_s * pod.annotations.profile_ms["pi4"] / 1000
+    said = pod.annotations.profile_ms
+    cores = _cores(pod, requests_per_s * said.get("pi4", max(said.values())))
     return cores, pod.requests[MEMORY] * float(rng.uniform(0.5, 1.5))
 
 
 class Placed(NamedTuple):
-    """A pod, the index of its node, and how long its images took to get there, s."""
+    """A pod, the index of its node, and how long it took to start there, s."""
 
     pod: Pod
     node: int
@@ -270,13 +321,15 @@ def placed_by(
     links_ms = _disturbed(rng, told, cluster.rtt_ms, (1.0, 200.0))
     rule, placed = Rule(strategy, FILTERS, ties), list[Placed]()
     for pod in cluster.pods:
-        shown = placed[:-_OLD] if told.is_stale else placed
-        view = _told(empty, cluster, told, shown, links_ms, rng)
-        for each in placed[len(shown) :]:
+        known = placed[:-_OLD] if told.is_stale else placed
+        view = _told(empty, cluster, told, _running(cluster, known), links_ms, rng)
+        for each in _running(cluster, placed[len(known) :]):
             view = view.with_placement(each.pod, each.node)
         node = view.table.index[decide(view, pod, rule).node or MASTER]
         table, images = empty.table, empty.images
         start_s = float(np.nan_to_num(images.pull(table, pod, cluster.pull_mbps).time_s[node]))
+        if cluster.starts_s:
+            start_s += float(cluster.starts_s[pod.labels["app"]][node])
         empty = replace(empty, images=images.with_pull(table, pod, node))
         placed.append(Placed(pod, node, start_s))
     return placed
@@ -324,7 +377,7 @@ def _told(
         images=replace(empty.images, pull_mbps=pull_mbps),
     ).with_assigned([(each.pod, each.node) for each in shown])
     running = {workload_of(each.pod): cluster.use[each.pod.labels["app"]] for each in shown}
-    return view.assuming_load(Expectations(running))
+    return view.assuming_load(Expectations(running, starts=cluster.told_starts))
 
 
 def _disturbed(
@@ -338,12 +391,21 @@ def _disturbed(
     return np.where(unknown, np.nan, read)
 
 
+def _has_ended(cluster: Cluster, placed: Placed) -> bool:
+    """When the next pod comes: one of a Job that had nothing to pull."""
+    return _is_job(placed.pod) and bool(cluster.starts_s)
+
+
+def _running(cluster: Cluster, placed: Sequence[Placed]) -> Sequence[Placed]:
+    return [each for each in placed if not _has_ended(cluster, each)]
+
+
 def _with_pods(cluster: Cluster, load: Load, placed: Sequence[Placed]) -> Load:
     """The load with these pods, each with what it really uses."""
     cpu, memory = load.cpu.copy(), load.memory.copy()
     for each in placed:
         app = each.pod.labels["app"]
-        cpu[each.node] += _rate(each.pod) * _alone_ms(cluster, each) / 1000 / CORES
+        cpu[each.node] += _cores(each.pod, _rate(each.pod) * _alone_ms(cluster, each)) / CORES
         memory[each.node] += cluster.use[app][1] / (GIB * 1024 * _MIB)
     return Load(cpu, memory)
 
@@ -355,12 +417,13 @@ def _alone_ms(cluster: Cluster, placed: Placed) -> float:
 
 def waits_ms(cluster: Cluster, placed: Sequence[Placed]) -> Iterator[float]:
     """What a request to each pod waits, ms, by the rule's formula and the true values."""
-    load = _with_pods(cluster, cluster.now, placed)
-    factor = slowdown(load.cpu, np.full(load.cpu.shape, float(CORES)))
-    memory_ms = restarts_ms(out_of_memory(load.memory))
+    beside = _with_pods(cluster, cluster.now, _running(cluster, placed))
     index = {node.name: at for at, node in enumerate(cluster.nodes)}
     for each in placed:
         said, node, rate = each.pod.annotations, each.node, _rate(each.pod)
+        load = _with_pods(cluster, beside, [each]) if _has_ended(cluster, each) else beside
+        factor = slowdown(load.cpu, np.full(load.cpu.shape, float(CORES)))
+        memory_ms = restarts_ms(out_of_memory(load.memory))
         # The kernel gives it the share of a core that it requests.
         most = 1000 / each.pod.requests[CPU]
         wait_ms = _alone_ms(cluster, each) * min(float(factor[node]), most)
@@ -374,8 +437,7 @@ def waits_ms(cluster: Cluster, placed: Sequence[Placed]) -> Iterator[float]:
             wait_ms += float(cluster.rtt_ms[at, node])
             left_mbps = float(min(cluster.mbps[at], cluster.mbps[node]))
             wait_ms += 1000 * peer.mbps / rate / left_mbps if at != node else 0.0
-        is_job = each.pod.owner is not None
-        yield wait_ms + 1000 * each.start_s / (1.0 if is_job else rate * LIFE_S)
+        yield wait_ms + 1000 * each.start_s / (1.0 if _is_job(each.pod) else rate * LIFE_S)
 
 
 def mean_wait_ms(strategy: Strategy, cluster: Cluster, told: Disturbance, seed: int) -> float:

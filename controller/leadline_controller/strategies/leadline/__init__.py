@@ -146,7 +146,7 @@ class Leadline(BatchStrategy):
             parts["risk_ms"] = risk
         total = np.minimum(values + risk, MAX_MS)
         # A start that takes as long everywhere makes no waits more alike.
-        alike_ms = 1000 * float(start.value.min()) / demand.requests if "start" in terms else 0.0
+        alike_ms = 1000 * float(start.min()) / demand.requests if "start" in terms else 0.0
         equal_ms = _EQUAL_MS + _EQUAL_SHARE * (float(total.min()) - min(alike_ms, MAX_MS))
         finalists = best(total, self.better, equal_ms)
 
@@ -198,7 +198,7 @@ class Leadline(BatchStrategy):
         life_s = expectations.life_s(pod, self.life_s)
         pull, start = pulls_s(view, pod, nodes), starts_s(view, expectations, pod, nodes)
         others = int(view.replicas_of(pod).sum()) - 1
-        each_ms = moving_ms(pull.value, start.value, life_s)
+        each_ms = moving_ms(pull.value, start, life_s)
         return Cost(np.zeros(nodes.size) if others > 0 else each_ms, life_s, max(others, 0))
 
     def _waits_of(
@@ -281,12 +281,12 @@ class Leadline(BatchStrategy):
         return Demand(rate, max(rate * life_s, 1.0), megabits, bool(known), assumed)
 
     def _start_ms(
-        self, view: ClusterView, pod: Pod, nodes: Ints, demand: Demand, start: Uncertain
+        self, view: ClusterView, pod: Pod, nodes: Ints, demand: Demand, start: Floats
     ) -> Uncertain:
         """Until it is ready, for each request. start: without its pulls, s."""
         pull = pulls_s(view, pod, nodes)
-        each_ms = np.minimum(1000 * (pull.value + start.value) / demand.requests, MAX_MS)
-        error_ms = 1000 * np.hypot(pull.deviation, start.deviation) / demand.requests
+        each_ms = np.minimum(1000 * (pull.value + start) / demand.requests, MAX_MS)
+        error_ms = 1000 * pull.deviation / demand.requests
         return Uncertain(each_ms, each_ms, np.minimum(error_ms, MAX_MS))
 
     def _work(

@@ -27,18 +27,10 @@ def pulls_s(view: ClusterView, pod: Pod, nodes: Ints) -> Uncertain:
     return Uncertain(time_s, time_s, time_s * relative_error(filled))
 
 
-def starts_s(view: ClusterView, expectations: Expectations, pod: Pod, nodes: Ints) -> Uncertain:
-    """From there until it is ready, s, shape (m,); 0 for all where no start was seen. Of its error
-    only what is more than on the best known of these nodes counts: what all share would only hide
-    by how much other errors differ."""
-    of_class = expectations.starts.of(workload_of(pod)) if expectations.starts.others_s else {}
+def starts_s(view: ClusterView, expectations: Expectations, pod: Pod, nodes: Ints) -> Floats:
+    """From there until it is ready, s, shape (m,); 0 for all where no start was seen."""
+    of_class = expectations.starts.of(workload_of(pod))
     if not of_class:
-        return Uncertain.exact(np.zeros(nodes.size))
-
-    def column(at: int) -> Floats:
-        values = {name: start[at] for name, start in of_class.items()}
-        found = view.table.classes.column(values)[nodes]
-        return np.where(np.isnan(found), values[""], found)
-
-    seconds, error = column(0), column(1)
-    return Uncertain(seconds, seconds, error - error.min())
+        return np.zeros(nodes.size)
+    found = view.table.classes.column(of_class)[nodes]
+    return np.where(np.isnan(found), of_class[""], found)
