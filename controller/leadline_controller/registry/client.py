@@ -52,7 +52,7 @@ from leadline_controller.registry.manifests import (
     read_answer,
     read_json,
 )
-from leadline_controller.registry.registries import Credentials, Endpoint, Registries
+from leadline_controller.registry.registries import Credentials, Endpoint, Registries, system_tls
 
 _TIMEOUT_S = 20.0
 _FIND_S = 10.0  # for the name and a connection
@@ -107,6 +107,7 @@ class RegistryClient:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "RegistryClient":
+        self._tls = await asyncio.to_thread(system_tls)
         self._guarded = await self._stack.enter_async_context(_session(guard=True))
         self._named = await self._stack.enter_async_context(_session(guard=False))
         return self
@@ -284,7 +285,7 @@ class RegistryClient:
                 headers=headers,
                 data=form,
                 allow_redirects=False,
-                ssl=True if endpoint.tls is None else endpoint.tls,
+                ssl=endpoint.tls or self._tls,
                 proxy=proxy,
             ) as response:
                 body = b""

@@ -37,7 +37,12 @@ from leadline_controller.registry.manifests import (
     SilentError,
     read_answer,
 )
-from leadline_controller.registry.registries import Credentials, Endpoint, load_registries
+from leadline_controller.registry.registries import (
+    Credentials,
+    Endpoint,
+    Reference,
+    load_registries,
+)
 
 from tests.support.certificates import Authority
 from tests.support.registries import context, digest, manifest
@@ -663,6 +668,31 @@ async def test_a_login_is_answered_as_containerd_does(
         object.__setattr__(at, "credentials", login)
         assert isinstance(await client.manifest(at), Manifest)
     assert realm.told == expected
+
+
+@pytest.mark.parametrize("trusted_by", ["registries.yaml", "the system"])
+async def test_a_servers_own_certificate_may_be_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted_by: str
+) -> None:
+    """As by Go, though the authority that signed it is not."""
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=BODY)
+
+    issued = Authority(tmp_path / "pki").server("127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(issued.cert_file, issued.key_file)
+    file = tmp_path / "registries.yaml"
+    async with serving(handler, tls) as host:
+        text = f"mirrors: {{'{host}': {{endpoint: ['https://{host}']}}}}\n"
+        if trusted_by == "registries.yaml":
+            text += f"configs: {{'{host}': {{tls: {{ca_file: {issued.cert_file}}}}}}}"
+        else:
+            monkeypatch.setenv("SSL_CERT_FILE", str(issued.cert_file))
+        file.write_text(text)
+        (at,) = load_registries(file).endpoints(Reference(host, "web", "1"))
+        async with RegistryClient() as client:
+            assert isinstance(await client.manifest(at), Manifest)
 
 
 @pytest.mark.parametrize("login", [None, IDENTITY])
