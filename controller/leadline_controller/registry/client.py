@@ -67,6 +67,7 @@ _NAME = re.compile(r"(?!(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)$)[a-z0-9._-]+")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _MAX_SCOPES = 8
 _RECEIVE_BYTES = 2**14
+_MAX_HEADER_BYTES = 2**15  # a signed address is long
 # No connection to the registry, so no other of its images has one.
 _UNREACHED = (
     ProxyError,
@@ -122,8 +123,11 @@ class RegistryClient:
 
     async def digest(self, endpoint: Endpoint) -> str | None:
         """See Registry. Docker Hub does not count this request. Some registries refuse it, with
-        whatever status; what they say to GET counts."""
-        answer = await self._ask("HEAD", endpoint)
+        whatever status, or send a body; what they say to GET counts."""
+        try:
+            answer = await self._ask("HEAD", endpoint)
+        except BrokenError:
+            return None
         if answer.status in (404, 429) or (answer.status >= 500 and answer.status != 501):
             _raise_for(answer, endpoint)
         digest = answer.headers.get("Docker-Content-Digest") if answer.status == 200 else None
@@ -250,6 +254,8 @@ class RegistryClient:
                 return answer
             try:
                 before, target = urlsplit(url), urlsplit(urljoin(url, location))
+                if not (location.isascii() and location.isprintable()):
+                    raise ValueError  # errors name its host
             except ValueError:
                 raise BrokenError(f"{endpoint.host}: it redirects to no address") from None
             if any(getattr(before, part) != getattr(target, part) for part in _SAME_ORIGIN):
@@ -294,6 +300,9 @@ class RegistryClient:
                 return _Answer(response.status, response.headers, body, endpoint, url)
         except _UNREACHED as error:
             raise AwayError(f"{endpoint.host}: {_reason(error)}") from None
+        except aiohttp.ClientResponseError as error:
+            what = " ".join(error.message.partition("\n")[0].split())[:100].rstrip(":")
+            raise BrokenError(f"{endpoint.host}: its answer is not HTTP: {what}") from None
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise SilentError(f"{endpoint.host}: {_reason(error)}") from None
 
@@ -310,6 +319,7 @@ def _session(*, guard: bool) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"leadline-controller/{__version__}"},
         timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_FIND_S, sock_connect=_CONNECT_S),
+        max_field_size=_MAX_HEADER_BYTES,
         auto_decompress=False,  # a few bytes may unpack to gigabytes
         skip_auto_headers=("Accept-Encoding",),
     )

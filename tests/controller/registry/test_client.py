@@ -375,6 +375,56 @@ async def test_a_refused_head_leaves_the_answer_to_get(status: int) -> None:
         assert isinstance(await client.manifest(at), Manifest)
 
 
+@asynccontextmanager
+async def raw(*answers: bytes) -> AsyncIterator[Endpoint]:
+    """A registry that answers one request after the other with these bytes."""
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(left.pop(0))
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        host = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        yield Endpoint(f"http://{host}", "web", "1", is_named=True, may_login=False)
+    finally:
+        listening.close()
+
+
+def whole(*headers: bytes) -> bytes:
+    length = b"Content-Length: %d" % len(BODY)
+    return b"\r\n".join((b"HTTP/1.1 200 OK", length, *headers, b"", BODY))
+
+
+@pytest.mark.parametrize("answer", [whole(), b"HTTP/1.1 99 X\r\n\r\n"], ids=["body", "status"])
+async def test_a_head_that_is_not_http_leaves_the_answer_to_get(answer: bytes) -> None:
+    """Go reads a body that follows an answer to HEAD."""
+    async with raw(answer, whole(b"X-Policy: " + b"x" * 20_000)) as at, RegistryClient() as client:
+        assert await client.digest(at) is None
+        assert isinstance(await client.manifest(at), Manifest)
+
+
+async def test_what_is_not_http_says_so_in_one_line() -> None:
+    async with raw(b"SSH-2.0-OpenSSH_9.2\r\n") as at, RegistryClient() as client:
+        with pytest.raises(BrokenError) as error:
+            await client.manifest(at)
+    assert str(error.value) == f"{at.host}: its answer is not HTTP: Bad status line"
+
+
+@pytest.mark.parametrize(
+    "location", [b"https://a\xff/", b"https://a\x1b[31m/", b"https://\xc3\xa9/"]
+)
+async def test_no_error_has_what_cannot_be_shown(location: bytes) -> None:
+    answer = b"HTTP/1.1 302 X\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n"
+    async with raw(answer) as at, RegistryClient() as client:
+        with pytest.raises(RegistryError) as error:
+            await client.manifest(at)
+    assert str(error.value).isprintable()
+
+
 @pytest.mark.parametrize(("status", "kind"), [(404, AbsentError), (429, AwayError)])
 async def test_a_head_may_say_it_all(status: int, kind: type[RegistryError]) -> None:
     async def handler(_: web.Request) -> web.Response:
