@@ -301,6 +301,47 @@ async def test_an_event_that_cannot_be_read_loses_only_itself(
     assert len(message) < 300
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html>\n" + "<p>a proxy</p>\n" * 5000,
+        "<html>a proxy</html>",
+        '{"kind": "Status", "status": "Failure", "message": "a proxy", "code": 401}',
+        '{"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": []}\n\n',
+    ],
+    ids=["long page", "page", "status", "list"],
+)
+async def test_what_is_no_watch_is_a_failure_and_told_once(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, page: str
+) -> None:
+    odd = stream(page, then_silence=False)
+    wire.answer(f"watch {PODS}", odd, odd, odd, stream("\n", event("ADDED", pod("q"), "6")))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        assert (await watched.until(PodChanged)).pod.name == "q"
+
+    said = [each for each in caplog.messages if PODS in each]
+    assert [f"GET {PODS}: the answer is no watch, but " in each for each in said] == [True]
+    assert len(said[0]) < 600
+
+
+async def test_a_server_whose_watches_all_expire_is_listed_ever_more_seldom(
+    wire: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    def backoffs_s(*_: float) -> Iterator[float]:
+        for number in range(100):
+            waits.append(number)
+            yield 0.0
+
+    monkeypatch.setattr("leadline_controller.kube.reflector.backoffs_s", backoffs_s)
+    wire.answer(f"watch {PODS}", stream(expired()))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        for _ in range(5):
+            await watched.until(Relisted)
+    assert waits[:4] == [0, 1, 2, 3]
+
+
 async def test_a_silent_watch_is_replaced(
     wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

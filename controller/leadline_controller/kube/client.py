@@ -48,6 +48,7 @@ _MIN_LOGIN_INTERVAL_S = 10.0
 _MAX_TURN_S = 0.5
 # A watch sends each object as one line, and etcd stores up to 1.5 MiB.
 _MAX_LINE_BYTES = 2**21
+_MAX_ODD_LINES = 10  # of a watch, one after the other
 _MAX_MESSAGE_CHARS = 400
 # Group 1: the resource of a path; group 2: the object's name, if the path has one.
 _RESOURCE = re.compile(
@@ -186,8 +187,8 @@ class ApiServer:
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch.
 
-        It ends when the server ends it, when the connection breaks, and after `limit_s`. Only
-        opening it raises; ERROR events are yielded like all others.
+        It ends when the server ends it, when the connection breaks, and after `limit_s`. Opening
+        it raises, and what is no event; ERROR events are yielded like all others.
         """
         await self._wait_for_retry_after(None, path)
         async with AsyncExitStack() as opened:
@@ -353,21 +354,38 @@ def _is_of(kind: str, resource: str) -> bool:
 
 
 async def _watch_events(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[WatchEvent]:
-    begun = b""
+    """The events. A line that is none costs itself only, between others. Raises UnavailableError
+    where nothing else comes: a proxy may have answered, say with a page of thousands of lines, and
+    the watch would see no change."""
+    begun, odd = b"", list[bytes]()  # odd: lines that are no events, since the last event
     try:
         async for chunk in chunks:
             *lines, begun = (begun + chunk).split(b"\n")
-            for line in lines:
+            for line in filter(bytes.strip, lines):
                 try:
                     event = decode(line, WatchEvent, "event")
                 except FieldError as error:
-                    _log.warning("watch of %s: %s; the event is left out", path, error)
+                    odd.append(line)
+                    if len(odd) > _MAX_ODD_LINES:
+                        raise _no_watch(odd[0], path) from None
+                    problem = error
                     continue
+                if odd:
+                    _log.warning("watch of %s: %s; the event is left out", path, problem)
+                    odd.clear()
                 yield event
             if len(begun) > _MAX_LINE_BYTES:
                 raise ValueError("an event is too long")
     except (OSError, ValueError) as error:
         _log.debug("the watch of %s ended: %s", path, _reason(error))
+        return
+    if odd or begun.strip():
+        raise _no_watch((*odd, begun)[0], path)
+
+
+def _no_watch(line: bytes, path: str) -> UnavailableError:
+    said = " ".join(_status_of(line)[0].split())[:_MAX_MESSAGE_CHARS]
+    return UnavailableError(f"GET {path}: the answer is no watch, but {said}")
 
 
 def _now_s() -> float:

@@ -120,11 +120,13 @@ async def watch_cluster(
         for kind, path in RESOURCES.items()
     ]
     reflectors: list[Reflector[Any]] = [nodes, pods, *others]
+    waits_s = backoffs_s()
     while True:
         lists = [await reflector.list() for reflector in reflectors]
         (all_nodes, _), (all_pods, _), *rest = lists
         yield Relisted(all_nodes, all_pods, tuple(found for all_, _ in rest for found in all_))
         changes: asyncio.Queue[ClusterChange | None] = asyncio.Queue()
+        began_s = time.monotonic()
         watches = [
             asyncio.create_task(_watch_until_relist(reflector, version, changes))
             for reflector, (_, version) in zip(reflectors, lists, strict=True)
@@ -138,6 +140,9 @@ async def watch_cluster(
             for outcome in await asyncio.gather(*watches, return_exceptions=True):
                 if isinstance(outcome, Exception):
                     raise outcome  # a bug must not pass for a 410
+        if time.monotonic() - began_s >= _MIN_WATCH_S:
+            waits_s = backoffs_s()
+        await asyncio.sleep(next(waits_s))
 
 
 async def watch_pulls(
@@ -262,7 +267,9 @@ class Reflector(Generic[T]):
         no longer keeps these changes, or no longer serves the kind."""
         waits_s = backoffs_s()
         placeholders: tuple[T, ...] = ()
+        is_odd = False  # the last one was opened, and then was no watch
         while True:
+            is_open = False
             watch_s, began_s = _RANDOM.randint(*self.watch_s), time.monotonic()
             query = {
                 **self.selected,
@@ -273,13 +280,16 @@ class Reflector(Generic[T]):
             }
             try:
                 async with self.server.stream(self.path, query, watch_s + self.late_s) as events:
-                    self.reachability.succeeded(self.path)
+                    is_open = True
+                    if not is_odd:
+                        self.reachability.succeeded(self.path)
                     for placeholder in placeholders:
                         report(self.deleted(placeholder))
                     placeholders = ()
                     async for event in events:
                         self.reachability.succeeded(self.path)
                         version = self._report(event, report) or version
+                        is_odd = False
             except ExpiredError as error:
                 _log.info("the cluster is listed again: %s", error)
                 return
@@ -288,6 +298,7 @@ class Reflector(Generic[T]):
                 if gone and await self._list_fails_with(NotFoundError):
                     return
                 placeholders = self._refused(error, placeholders, report)
+                is_odd = is_open
             if time.monotonic() - began_s < _MIN_WATCH_S:
                 await asyncio.sleep(next(waits_s))
             else:

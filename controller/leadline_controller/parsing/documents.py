@@ -43,6 +43,7 @@ _BASES = {2: 2, 3: 16, 4: 8, 5: 10}  # by the group of _INTEGER that has the dig
 _FLOAT = re.compile(
     r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?", re.ASCII
 )
+_TAGS = {f"tag:yaml.org,2002:{each}" for each in ("str", "int", "float", "bool", "map", "seq")}
 _SPECIAL = re.compile(r"([-+]?)\.(inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 try:
@@ -96,8 +97,9 @@ def parse_document(text: str) -> object:
 
 def parse_texts(text: str) -> object:
     """The data in YAML of which every scalar is a text, or nothing: what Go reads into fields of
-    text, where a password of 0123 stays 0123. Aliases and << mean what they stand for, so this is
-    for files of those who run the controller. Raises FieldError, which quotes no value."""
+    text, where a password of 0123 stays 0123. As there, the first document counts, tags of YAML's
+    own types change nothing, and aliases and << mean what they stand for, so this is for files of
+    those who run the controller. Raises FieldError, which quotes no value."""
     return _parse_yaml(text, {})
 
 
@@ -134,6 +136,8 @@ def _build(events: Iterator[Any], anchors: dict[str, Any] | None) -> object:
     for event in events:
         line = event.start_mark.line + 1
         match event:
+            case yaml.DocumentStartEvent() if documents and anchors is not None:
+                break  # as Go does, which reads the first
             case yaml.DocumentStartEvent() if documents:
                 raise FieldError(f"line {line}: expected one document, found another")
             case yaml.NodeEvent():
@@ -150,7 +154,7 @@ def _value(event: Any, events: Iterator[Any], depth: int, anchors: dict[str, Any
             what = "are not supported" if anchors is None else "must stand for an earlier value"
             raise FieldError(f"line {line}: aliases (*) {what}")
         return anchors[event.anchor]
-    if event.tag is not None:
+    if event.tag is not None and (anchors is None or event.tag not in _TAGS):
         raise FieldError(f"line {line}: tags (!) are not supported")
     value: Any
     if isinstance(event, yaml.ScalarEvent):
@@ -160,7 +164,8 @@ def _value(event: Any, events: Iterator[Any], depth: int, anchors: dict[str, Any
     elif isinstance(event, yaml.SequenceStartEvent):
         value = []
         while not isinstance(item := next(events), yaml.SequenceEndEvent):
-            value.append(_value(item, events, depth + 1, anchors))
+            each = _value(item, events, depth + 1, anchors)
+            value.append("" if each is None and anchors is not None else each)
     else:
         value = _object(events, depth, anchors)
     if anchors is not None and event.anchor is not None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-_MAX_CHARS = 2**13  # what aiohttp takes in one header
+_MAX_CHARS = 2**13  # of one header
 _QUOTED = r'"((?:[^"\\]|\\.)*+)"'
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 # A parameter, or a word alone, or a text that belongs to nothing.

@@ -19,8 +19,10 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from email.utils import mktime_tz, parsedate_tz
 from functools import partial
+from ipaddress import IPv4Address, IPv6Network
 from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -50,7 +52,7 @@ from leadline_controller.registry.manifests import (
     read_answer,
     read_json,
 )
-from leadline_controller.registry.registries import Credentials, Endpoint, Registries
+from leadline_controller.registry.registries import Credentials, Endpoint, Registries, system_tls
 
 _TIMEOUT_S = 20.0
 _FIND_S = 10.0  # for the name and a connection
@@ -62,8 +64,10 @@ _MAX_TOKENS = 256
 _MAX_TOKEN_S = 600.0
 _MAX_RETRY_AFTER_S = 6 * 3600.0
 _NAME = re.compile(r"(?!(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)$)[a-z0-9._-]+")
+_NAT64 = IPv6Network("64:ff9b::/96")
 _MAX_SCOPES = 8
 _RECEIVE_BYTES = 2**14
+_MAX_HEADER_BYTES = 2**15  # a signed address is long
 # No connection to the registry, so no other of its images has one.
 _UNREACHED = (
     ProxyError,
@@ -78,6 +82,9 @@ class _Answer(NamedTuple):
     status: int
     headers: CIMultiDictProxy[str]
     body: bytes
+    # Who gave it, after redirects, and to a request of which URL.
+    by: Endpoint
+    url: str
 
 
 class _Token(msgspec.Struct):
@@ -101,6 +108,7 @@ class RegistryClient:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "RegistryClient":
+        self._tls = await asyncio.to_thread(system_tls)
         self._guarded = await self._stack.enter_async_context(_session(guard=True))
         self._named = await self._stack.enter_async_context(_session(guard=False))
         return self
@@ -115,8 +123,11 @@ class RegistryClient:
 
     async def digest(self, endpoint: Endpoint) -> str | None:
         """See Registry. Docker Hub does not count this request. Some registries refuse it, with
-        whatever status; what they say to GET counts."""
-        answer = await self._ask("HEAD", endpoint)
+        whatever status, or send a body; what they say to GET counts."""
+        try:
+            answer = await self._ask("HEAD", endpoint)
+        except BrokenError:
+            return None
         if answer.status in (404, 429) or (answer.status >= 500 and answer.status != 501):
             _raise_for(answer, endpoint)
         digest = answer.headers.get("Docker-Content-Digest") if answer.status == 200 else None
@@ -142,29 +153,31 @@ class RegistryClient:
         url = f"{base}/{endpoint.path}/manifests/{endpoint.reference}"
         if endpoint.mirror_of:  # one that mirrors several registries needs to know which
             url += f"?{urlencode({'ns': endpoint.mirror_of})}"
-        login = endpoint.credentials if endpoint.may_login else None
-        key = (endpoint.host, endpoint.repository, login)
         # As containerd: whatever else it has tells more than that it has nothing.
         headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS, "*/*"))}
-        token, until_s = self._tokens.get(key, ("", 0.0))
-        if token and until_s > _now_s():
-            headers["Authorization"] = f"Bearer {token}"
-        answer = await self._send(method, url, endpoint, headers)
-        if answer.status == 401:
-            wanted = answer.headers.getall("WWW-Authenticate", ())
-            headers["Authorization"] = await self._login(wanted, endpoint, login, key)
-            answer = await self._send(method, url, endpoint, headers)
+        sent = self._held(endpoint)
+        answer = await self._send(method, url, endpoint, headers, authorization=sent)
+        asked: set[str] = set()
+        # Who redirects to another registry (lscr.io to ghcr.io, say) leaves it to that one to ask
+        # for a login, which is for that one only.
+        while answer.status == 401 and answer.by.host not in asked and len(asked) <= _MAX_REDIRECTS:
+            by = answer.by
+            asked.add(by.host)
+            held = self._held(by)
+            if not held or (by.host == endpoint.host and held == sent):
+                held = await self._login(answer.headers.getall("WWW-Authenticate", ()), by)
+            answer = await self._send(method, answer.url, by, headers, authorization=held)
         return answer
 
-    async def _login(
-        self,
-        wanted: Iterable[str],
-        endpoint: Endpoint,
-        login: Credentials | None,
-        key: tuple[str, str, Credentials | None],
-    ) -> str:
+    def _held(self, endpoint: Endpoint) -> str:
+        """The Authorization with a token that still lasts, "" without one."""
+        token, until_s = self._tokens.get(_key(endpoint), ("", 0.0))
+        return f"Bearer {token}" if token and until_s > _now_s() else ""
+
+    async def _login(self, wanted: Iterable[str], endpoint: Endpoint) -> str:
         """The Authorization that answers the first challenge which can be answered. Raises
         RegistryError."""
+        login = _login_of(endpoint)
         why = "it wants a login that is not known here"
         for scheme, fields in challenges(wanted):
             if scheme == "basic" and login is not None and login.user:
@@ -172,9 +185,9 @@ class RegistryClient:
             if scheme == "bearer":
                 realm = _realm(fields.get("realm", ""), endpoint)
                 if realm is not None:
-                    return await self._bearer(realm, fields, endpoint, login, key)
+                    return await self._bearer(realm, fields, endpoint, login)
                 why = "its realm for tokens is not https"
-        raise DeniedError(f"{endpoint.host}: {why}")
+        raise _denied(endpoint, why)
 
     async def _bearer(
         self,
@@ -182,7 +195,6 @@ class RegistryClient:
         fields: Mapping[str, str],
         endpoint: Endpoint,
         login: Credentials | None,
-        key: tuple[str, str, Credentials | None],
     ) -> str:
         """A token of this realm. As containerd: with credentials first by OAuth's POST, and by GET
         where that is refused; with the scopes that the registry names and that of the repository,
@@ -209,15 +221,18 @@ class RegistryClient:
         if answer is None or answer.status == 501 or answer.status in {*range(300, 500)} - {429}:
             query = [("service", service)] if service else []
             at = realm.extend_query([*query, *(("scope", scope) for scope in scopes)])
-            headers = {} if login is None else {"Authorization": _basic(login)}
-            answer = await self._send("GET", str(at), where, headers, _MAX_TOKEN_BYTES)
+            basic = "" if login is None else _basic(login)
+            answer = await self._send("GET", str(at), where, {}, _MAX_TOKEN_BYTES, basic)
         if answer.status == 404:
             raise DeniedError(f"{where.host}: HTTP status 404 where it should give tokens")
-        _raise_for(answer, where)
+        could_login = replace(
+            where, credentials=endpoint.credentials, may_login=login == endpoint.credentials
+        )
+        _raise_for(answer, could_login)
         token, lasts_s = _token(answer.body, endpoint)
         if len(self._tokens) >= _MAX_TOKENS:
             self._tokens.clear()
-        self._tokens[key] = token, _now_s() + min(lasts_s, _MAX_TOKEN_S) * 0.9
+        self._tokens[_key(endpoint)] = token, _now_s() + min(lasts_s, _MAX_TOKEN_S) * 0.9
         return f"Bearer {token}"
 
     async def _send(
@@ -227,9 +242,11 @@ class RegistryClient:
         endpoint: Endpoint,
         headers: Mapping[str, str],
         most: int = MAX_BYTES,
+        authorization: str = "",
     ) -> _Answer:
-        """One request and at most three redirects. Raises AwayError, BrokenError, DeniedError."""
-        sent = dict(headers)
+        """One request and at most three redirects. authorization: for the URL's host only. Raises
+        AwayError, BrokenError, DeniedError."""
+        sent = {**headers, **({"Authorization": authorization} if authorization else {})}
         for _ in range(_MAX_REDIRECTS + 1):
             answer = await self._send_once(method, url, endpoint, sent, most)
             location = answer.headers.get("Location")
@@ -237,13 +254,18 @@ class RegistryClient:
                 return answer
             try:
                 before, target = urlsplit(url), urlsplit(urljoin(url, location))
+                if not (location.isascii() and location.isprintable()):
+                    raise ValueError  # errors name its host
             except ValueError:
                 raise BrokenError(f"{endpoint.host}: it redirects to no address") from None
             if any(getattr(before, part) != getattr(target, part) for part in _SAME_ORIGIN):
                 if target.scheme != "https" or "@" in target.netloc:
                     raise DeniedError(f"{endpoint.host}: it redirects to what is not https")
                 sent.pop("Authorization", None)
-                endpoint = self._registries.host(target.netloc, endpoint)
+                there = self._registries.host(target.netloc, endpoint)
+                # Whom a pod names must not have the controller log in elsewhere.
+                login = there.credentials if endpoint.is_named else None
+                endpoint = replace(there, repository=endpoint.repository, credentials=login)
             url = target.geturl()
         raise BrokenError(f"{endpoint.host}: too many redirects")
 
@@ -269,15 +291,18 @@ class RegistryClient:
                 headers=headers,
                 data=form,
                 allow_redirects=False,
-                ssl=True if endpoint.tls is None else endpoint.tls,
+                ssl=endpoint.tls or self._tls,
                 proxy=proxy,
             ) as response:
                 body = b""
                 if method != "HEAD":
                     body = await _read(response, most, endpoint)
-                return _Answer(response.status, response.headers, body)
+                return _Answer(response.status, response.headers, body, endpoint, url)
         except _UNREACHED as error:
             raise AwayError(f"{endpoint.host}: {_reason(error)}") from None
+        except aiohttp.ClientResponseError as error:
+            what = " ".join(error.message.partition("\n")[0].split())[:100].rstrip(":")
+            raise BrokenError(f"{endpoint.host}: its answer is not HTTP: {what}") from None
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise SilentError(f"{endpoint.host}: {_reason(error)}") from None
 
@@ -294,6 +319,7 @@ def _session(*, guard: bool) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"leadline-controller/{__version__}"},
         timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_FIND_S, sock_connect=_CONNECT_S),
+        max_field_size=_MAX_HEADER_BYTES,
         auto_decompress=False,  # a few bytes may unpack to gigabytes
         skip_auto_headers=("Accept-Encoding",),
     )
@@ -356,6 +382,8 @@ def _may_reach(host: str) -> bool:
     if address is None:
         is_local = name == "localhost" or name.endswith(".localhost")
         return _NAME.fullmatch(name) is not None and not is_local
+    if address in _NAT64:  # where DNS64 sends whoever has no IPv4
+        address = IPv4Address(int(address) % 2**32)
     within = getattr(address, "sixtofour", None) or address
     return not any(
         each.is_loopback
@@ -386,7 +414,7 @@ def _raise_for(answer: _Answer, endpoint: Endpoint) -> None:
     if status == 404:
         raise AbsentError(f"{host}: no such image")
     if status in (401, 403):
-        raise DeniedError(f"{host}: access denied")
+        raise _denied(endpoint, "access denied")
     is_busy = status in (429, 503) or (status >= 500 and "Retry-After" in answer.headers)
     if is_busy:
         limit = " (too many requests)" if status == 429 else ""
@@ -394,6 +422,12 @@ def _raise_for(answer: _Answer, endpoint: Endpoint) -> None:
         raise AwayError(f"{host}: HTTP status {status}{limit}", after_s)
     # A mirror that can't look up one image says 500, 502 or 504, and has others.
     raise BrokenError(f"{host}: HTTP status {status}")
+
+
+def _denied(endpoint: Endpoint, why: str) -> DeniedError:
+    is_kept = endpoint.credentials is not None and not endpoint.may_login
+    more = "; the password for it is sent only over verified TLS" if is_kept else ""
+    return DeniedError(f"{endpoint.host}: {why}{more}")
 
 
 def retry_after_s(headers: Mapping[str, str], unix_s: float) -> float:
@@ -417,12 +451,22 @@ def _unix_s(date: str) -> float | None:
         return None
 
 
+def _login_of(endpoint: Endpoint) -> Credentials | None:
+    return endpoint.credentials if endpoint.may_login else None
+
+
+def _key(endpoint: Endpoint) -> tuple[str, str, Credentials | None]:
+    """What a token is for."""
+    return endpoint.host, endpoint.repository, _login_of(endpoint)
+
+
 def _basic(login: Credentials) -> str:
     return f"Basic {b64encode(f'{login.user}:{login.password}'.encode()).decode()}"
 
 
 def _realm(text: str, endpoint: Endpoint) -> URL | None:
-    """The address of a realm; None if it is not https, nor plain HTTP on the registry itself."""
+    """The address of a realm; None if it is not https, nor plain HTTP on the registry itself, as
+    GitLab's is on another port."""
     try:
         realm = URL(text)
         is_plain = realm.scheme == "http" and _is_same(realm, endpoint)
@@ -433,7 +477,9 @@ def _realm(text: str, endpoint: Endpoint) -> URL | None:
 
 
 def _is_same(realm: URL, endpoint: Endpoint) -> bool:
-    return realm.origin() == URL(endpoint.url).origin()
+    own = URL(endpoint.url)
+    is_plain = realm.scheme == own.scheme == "http"
+    return realm.host == own.host if is_plain else realm.origin() == own.origin()
 
 
 def _token(body: bytes, endpoint: Endpoint) -> tuple[str, float]:

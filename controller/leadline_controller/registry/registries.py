@@ -37,7 +37,9 @@ _MAX_NAMED = 20
 _AUTH = ("username", "password", "auth", "identity_token")
 _TLS = ("ca_file", "cert_file", "key_file", "insecure_skip_verify")
 _MAX_REPOSITORY = 255  # distribution-spec
-_HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:[0-9]{1,5})?")
+_HOST = re.compile(
+    r"[A-Za-z0-9.\-][A-Za-z0-9._\-]{0,252}(:[0-9]{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:[0-9]{1,5})?"
+)
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]{1,128}){0,16}/?")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|sha256:[0-9a-f]{64}")
@@ -132,7 +134,7 @@ class Registries:
         are for the registry itself, and not for its mirrors. It is asked with each that is meant
         for the image, one after the other."""
         registry, repository, reference = image
-        mirror = self.mirrors.get(registry, self.mirrors.get(_ANY, _Mirror()))
+        mirror = self._mirror(registry)
         is_named = registry in self.mirrors or _config_name(registry) in self.configs
         config = self._config(registry, is_named=is_named)
         # Plain HTTP on this machine, but not where the file configures TLS, as in containerd.
@@ -173,8 +175,17 @@ class Registries:
             is_named=_config_name(host) in self.configs,
             tls=config.tls,
             may_login=config.is_verified,
+            credentials=config.credentials,
             problem=config.problem,
         )
+
+    def _mirror(self, registry: str) -> _Mirror:
+        """As k3s' containerd: the mirrors of all are not for a registry of which the file says
+        anything that counts."""
+        own = self.mirrors.get(registry, _Mirror())
+        if own.urls or self.configs.get(_config_name(registry), _Config()) != _Config():
+            return own
+        return self.mirrors.get(_ANY, own)
 
     def _config(self, host: str, is_named: bool) -> _Config:
         """is_named: whether the file names the host. Any pod can name another, so this gets no
@@ -350,13 +361,21 @@ def _context(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContex
     for a certificate without a key."""
     if (cert is None) != (key is None):
         raise ValueError
-    context = ssl.create_default_context()
-    # Authorities of one's own often lack what Python 3.13 asks for by default; Go does not.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context = system_tls()
     if ca is not None:
         context.load_verify_locations(ca)
     if cert is not None:
         context.load_cert_chain(cert, key, password="")  # it would ask for one on the terminal
+    return context
+
+
+def system_tls() -> ssl.SSLContext:
+    """A context that trusts the system's authorities, and asks of certificates what Go asks."""
+    context = ssl.create_default_context()
+    # Authorities of one's own often lack what Python 3.13 asks for by default.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # A server's own certificate, or one between, may be what is trusted.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 

@@ -194,9 +194,12 @@ def test_json_round_trips(data: object) -> None:
 
 
 def test_texts_stay_as_they_are_written() -> None:
-    text = "a: [0123, yes, false, 1e3, 2020-01-01, ~, '', 'null', \"0\"]\n5000: x\n"
-    values = ["0123", "yes", "false", "1e3", "2020-01-01", None, "", "null", "0"]
-    assert parse_texts(text) == {"a": values, "5000": "x"}
+    """And nothing, where a text is expected in a list, is an empty one."""
+    text = "a: [0123, yes, false, 1e3, 2020-01-01, ~, '', 'null', \"0\", !!str 1]\n5000: x\n"
+    values = ["0123", "yes", "false", "1e3", "2020-01-01", "", "", "null", "0", "1"]
+    expected = {"a": values, "5000": "x"}
+    assert parse_texts(text) == expected
+    assert parse_texts(f"---\n{text}---\nother: [") == expected, "Go reads the first document"
 
 
 def test_texts_may_have_aliases_and_merges() -> None:
@@ -221,7 +224,7 @@ def test_aliases_share_what_they_stand_for() -> None:
         ("a: 1\na: hunter2", "duplicate name"),
         ("a: " + "[" * 100_000, "nested too deep"),
         ("a: [hunter2", "line 2: "),
-        ("a: b\n---\nc: hunter2", "one document"),
+        ("a: !!binary hunter2", "tags"),
     ],
 )
 def test_texts_are_refused_without_their_values(text: str, error: str) -> None:

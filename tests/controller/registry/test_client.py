@@ -10,9 +10,10 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from aiohttp import web
@@ -36,7 +37,12 @@ from leadline_controller.registry.manifests import (
     SilentError,
     read_answer,
 )
-from leadline_controller.registry.registries import Credentials, Endpoint
+from leadline_controller.registry.registries import (
+    Credentials,
+    Endpoint,
+    Reference,
+    load_registries,
+)
 
 from tests.support.certificates import Authority
 from tests.support.registries import context, digest, manifest
@@ -369,6 +375,56 @@ async def test_a_refused_head_leaves_the_answer_to_get(status: int) -> None:
         assert isinstance(await client.manifest(at), Manifest)
 
 
+@asynccontextmanager
+async def raw(*answers: bytes) -> AsyncIterator[Endpoint]:
+    """A registry that answers one request after the other with these bytes."""
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(left.pop(0))
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        host = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        yield Endpoint(f"http://{host}", "web", "1", is_named=True, may_login=False)
+    finally:
+        listening.close()
+
+
+def whole(*headers: bytes) -> bytes:
+    length = b"Content-Length: %d" % len(BODY)
+    return b"\r\n".join((b"HTTP/1.1 200 OK", length, *headers, b"", BODY))
+
+
+@pytest.mark.parametrize("answer", [whole(), b"HTTP/1.1 99 X\r\n\r\n"], ids=["body", "status"])
+async def test_a_head_that_is_not_http_leaves_the_answer_to_get(answer: bytes) -> None:
+    """Go reads a body that follows an answer to HEAD."""
+    async with raw(answer, whole(b"X-Policy: " + b"x" * 20_000)) as at, RegistryClient() as client:
+        assert await client.digest(at) is None
+        assert isinstance(await client.manifest(at), Manifest)
+
+
+async def test_what_is_not_http_says_so_in_one_line() -> None:
+    async with raw(b"SSH-2.0-OpenSSH_9.2\r\n") as at, RegistryClient() as client:
+        with pytest.raises(BrokenError) as error:
+            await client.manifest(at)
+    assert str(error.value) == f"{at.host}: its answer is not HTTP: Bad status line"
+
+
+@pytest.mark.parametrize(
+    "location", [b"https://a\xff/", b"https://a\x1b[31m/", b"https://\xc3\xa9/"]
+)
+async def test_no_error_has_what_cannot_be_shown(location: bytes) -> None:
+    answer = b"HTTP/1.1 302 X\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n"
+    async with raw(answer) as at, RegistryClient() as client:
+        with pytest.raises(RegistryError) as error:
+            await client.manifest(at)
+    assert str(error.value).isprintable()
+
+
 @pytest.mark.parametrize(("status", "kind"), [(404, AbsentError), (429, AwayError)])
 async def test_a_head_may_say_it_all(status: int, kind: type[RegistryError]) -> None:
     async def handler(_: web.Request) -> web.Response:
@@ -510,7 +566,9 @@ async def test_addresses_of_this_machine_are_for_registries_yaml_to_name() -> No
         ("::1%lo", False),
         ("2002:7f00:1::", False),  # 6to4 of 127.0.0.1
         ("2002:a00:5::", True),
-        ("64:ff9b::7f00:1", False),
+        ("64:ff9b::7f00:1", False),  # NAT64 of 127.0.0.1
+        ("64:ff9b::a9fe:a9fe", False),
+        ("64:ff9b::c000:201", True),
         ("\uff11\uff12\uff17.0.0.1", False),  # yarl makes 127.0.0.1 of it
         ("%31%32%37.0.0.1", False),
         ("", False),
@@ -662,6 +720,31 @@ async def test_a_login_is_answered_as_containerd_does(
     assert realm.told == expected
 
 
+@pytest.mark.parametrize("trusted_by", ["registries.yaml", "the system"])
+async def test_a_servers_own_certificate_may_be_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted_by: str
+) -> None:
+    """As by Go, though the authority that signed it is not."""
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=BODY)
+
+    issued = Authority(tmp_path / "pki").server("127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(issued.cert_file, issued.key_file)
+    file = tmp_path / "registries.yaml"
+    async with serving(handler, tls) as host:
+        text = f"mirrors: {{'{host}': {{endpoint: ['https://{host}']}}}}\n"
+        if trusted_by == "registries.yaml":
+            text += f"configs: {{'{host}': {{tls: {{ca_file: {issued.cert_file}}}}}}}"
+        else:
+            monkeypatch.setenv("SSL_CERT_FILE", str(issued.cert_file))
+        file.write_text(text)
+        (at,) = load_registries(file).endpoints(Reference(host, "web", "1"))
+        async with RegistryClient() as client:
+            assert isinstance(await client.manifest(at), Manifest)
+
+
 @pytest.mark.parametrize("login", [None, IDENTITY])
 async def test_basic_without_a_user_has_no_answer(login: Credentials | None) -> None:
     async def handler(request: web.Request) -> web.Response:
@@ -670,3 +753,70 @@ async def test_basic_without_a_user_has_no_answer(login: Credentials | None) -> 
 
     with pytest.raises(DeniedError, match="login that is not known"):
         await asked(handler, credentials=login, may_login=True)
+
+
+@pytest.mark.parametrize("front_wants_login", [False, True])
+@pytest.mark.parametrize("front_is_named", [False, True])
+async def test_a_registry_may_leave_all_to_another_one(
+    tmp_path: Path, *, front_wants_login: bool, front_is_named: bool
+) -> None:
+    """As lscr.io leaves it to ghcr.io. Each gets only what it asked for itself, and the other one's
+    own login only if registries.yaml names the first."""
+    issued = Authority(tmp_path / "pki").server("127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(issued.cert_file, issued.key_file)
+    back = Realm(['Bearer realm="REALM"'])
+    told: list[str] = []
+
+    async def front(request: web.Request) -> web.Response:
+        login = request.headers.get("Authorization", "")
+        told.append(login)
+        if front_wants_login and login != BASIC:
+            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r"'})
+        raise web.HTTPTemporaryRedirect(f"https://{there}{request.path}?signed=1")
+
+    async with serving(back.answer, tls) as there, serving(front, tls) as here:
+        file = tmp_path / "registries.yaml"
+        file.write_text(
+            f"configs: {{'{there}': {{auth: {{username: boards, password: hunter2}}, "
+            f"tls: {{ca_file: {issued.ca_file}}}}}}}"
+        )
+        async with RegistryClient(load_registries(file)) as client:
+            at = Endpoint(f"https://{here}", "web", "1", tls=context(issued.ca_file))
+            at = replace(at, is_named=front_is_named, credentials=LOGIN)
+            with patch("leadline_controller.registry.client._may_reach", return_value=True):
+                for _ in range(2):
+                    assert isinstance(await client.manifest(at), Manifest)
+    assert told == (["", BASIC] * 2 if front_wants_login else [""] * 2)
+    how = "POST password" if front_is_named else "GET "
+    assert back.told == [how, "Bearer t", "Bearer t"], "the token is kept"
+
+
+async def test_a_plain_registry_may_have_its_realm_on_another_port_of_its_own() -> None:
+    """As GitLab has it. A password stays here, and the reason says so."""
+    is_public = True
+
+    async def realm(request: web.Request) -> web.Response:
+        assert request.path == "/jwt/auth"
+        assert "Authorization" not in request.headers
+        return web.json_response({"token": "t"}, status=200 if is_public else 403)
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") == "Bearer t":
+            return web.Response(body=BODY)
+        challenge = f'Bearer realm="http://{tokens}/jwt/auth"'
+        return web.Response(status=401, headers={"WWW-Authenticate": challenge})
+
+    async with serving(realm) as tokens:
+        assert isinstance(await asked(handler), Manifest)
+        is_public = False
+        with pytest.raises(DeniedError, match="only over verified TLS"):
+            await asked(handler)
+
+
+async def test_a_password_that_is_not_sent_is_the_reason() -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r"'})
+
+    with pytest.raises(DeniedError, match="the password for it is sent only over verified TLS"):
+        await asked(handler, may_login=False)

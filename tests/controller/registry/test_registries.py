@@ -126,6 +126,28 @@ def test_every_registry_may_have_the_same_mirror(tmp_path: Path) -> None:
     assert urls == ["https://mirror.example", "https://quay.io"]
 
 
+@pytest.mark.parametrize(
+    ("more", "mirrored"),
+    [
+        ("", True),
+        ("  quay.io:\n", True),
+        ("  quay.io: {rewrite: {a: b}}\n", True),
+        ("  quay.io: {endpoint: ['https://own.example']}\n", False),
+        ("configs: {quay.io: }\n", True),
+        ("configs: {quay.io: {auth: {username: a, password: b}}}\n", False),
+        ("configs: {quay.io: {tls: {insecure_skip_verify: true}}}\n", False),
+        ("configs: {other.example: {auth: {username: a, password: b}}}\n", True),
+    ],
+)
+def test_the_mirrors_of_all_are_for_whom_k3s_makes_no_file_of_its_own(
+    tmp_path: Path, more: str, *, mirrored: bool
+) -> None:
+    found = rules(tmp_path, f'mirrors:\n  "*": {{endpoint: ["https://all.example"]}}\n{more}')
+    urls = [each.url for each in found.endpoints(image("quay.io/a/b:1"))]
+    assert ("https://all.example" in urls) is mirrored
+    assert urls[-1] == "https://quay.io"
+
+
 def test_unverified_tls_sees_no_credentials(tmp_path: Path) -> None:
     found = rules(
         tmp_path,
@@ -272,6 +294,7 @@ def test_a_registry_that_is_its_own_mirror_gets_the_pods_login(tmp_path: Path) -
         ("https://localhost:5000", "https://localhost:5000"),
         ("10.0.0.5:5000", "https://10.0.0.5:5000"),
         ("docker.io", "https://registry-1.docker.io"),
+        ("http://my_registry:5000", "http://my_registry:5000"),
     ],
 )
 def test_an_endpoint_is_read_as_k3s_reads_it(tmp_path: Path, endpoint: str, url: str) -> None:
@@ -327,7 +350,7 @@ def test_what_is_wrong_costs_itself_alone_and_is_told_in_one_line(tmp_path: Path
         """
 mirrors:
   reg.example:
-    endpoint: ["ftp://a", "https://user:hunter2@b", "https://c/x?y=hunter2", mirror.example]
+    endpoint: ["ftp://a", "https://user:hunter2@b", "https://c/x?y=hunter2", ~, mirror.example]
     rewrite: {"(": x, "^": copies/}
 configs:
   c.example: {auth: {auth: hunter2}}
@@ -338,7 +361,7 @@ configs:
     where = f"{tmp_path / 'registries.yaml'}: "
     expected = "expected https://HOST or http://HOST; it is left out"
     assert found.warnings == (
-        *(f"{where}mirrors.reg.example.endpoint[{i}]: {expected}" for i in range(3)),
+        *(f"{where}mirrors.reg.example.endpoint[{i}]: {expected}" for i in range(4)),
         f"{where}mirrors.reg.example.rewrite: '(' is no regular expression of Go: "
         "missing ): (; it is left out",
         f"{where}configs.c.example.auth: expected username and password, or auth; it is left out",
