@@ -286,7 +286,7 @@ class Reflector(Generic[T]):
                         self.reachability.succeeded(self.path)
                         version = self._report(event, report) or version
             except ExpiredError as error:
-                _log.info("the cluster is listed again: %s", error)
+                _log.info("listing again after the watch of %s: %s", self.path, error)
                 return
             except ClusterError as error:
                 gone = self.placeholders and isinstance(error, NotFoundError)
