@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -323,6 +324,25 @@ def test_on_a_phone_a_decision_has_its_reason(browser: Browser) -> None:
         go(page, server.address, "#/decisions")
         reason = page.locator("#decision-table td", has_text="no board fits: 3 lack memory")
         expect(reason).to_be_in_viewport(ratio=1)
+        assert errors == []
+
+
+def test_a_cluster_without_boards_and_a_board_that_never_reported_are_described(
+    browser: Browser,
+) -> None:
+    empty, silent = Cluster(1), Cluster(1)
+    empty.nodes, empty.links, empty.edges, empty.decisions = [], [], [], []
+    silent.nodes[0] |= {"agent": "unknown", "online": None, "age_s": None, "bandwidth_age_s": None}
+    with served(empty) as server, page_of(browser) as (page, errors):
+        go(page, server.address, "#/")
+        expect(page.locator("#map-summary")).to_contain_text("no board yet")
+        assert errors == []
+    with served(silent) as server, page_of(browser) as (page, errors):
+        go(page, server.address, f"#/boards/{silent.nodes[0]['name']}")
+        facts = page.locator("#board-facts")
+        expect(facts).to_contain_text("Raspberry")
+        expect(facts).to_contain_text(re.compile("Last report\\s*\u2013"))
+        expect(facts).not_to_contain_text("ago")
         assert errors == []
 
 

@@ -48,7 +48,7 @@ def read_counter(text: str) -> tuple[str, Labels]:
     try:
         (family,) = text_string_to_metric_families(f"{text} 0\n")
         (sample,) = family.samples
-    except ValueError:
+    except (ValueError, LookupError):  # the parser raises either
         raise error from None
     return sample.name, sample.labels
 
@@ -67,7 +67,7 @@ def totals(text: str, counters: Sequence[tuple[str, Labels]]) -> list[float]:
                     if sample.name == name and labels.items() <= sample.labels.items():
                         before = 0.0 if math.isnan(found[at]) else found[at]
                         found[at] = before + float(sample.value)
-    except ValueError as error:
+    except (ValueError, LookupError) as error:
         raise RateError(f"not in Prometheus' text format: {str(error)[:100]}") from None
     return found
 

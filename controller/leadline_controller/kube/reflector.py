@@ -291,7 +291,7 @@ class Reflector(Generic[T]):
                         version = self._report(event, report) or version
                         is_odd = False
             except ExpiredError as error:
-                _log.info("the cluster is listed again: %s", error)
+                _log.info("listing again after the watch of %s: %s", self.path, error)
                 return
             except ClusterError as error:
                 gone = self.placeholders and isinstance(error, NotFoundError)

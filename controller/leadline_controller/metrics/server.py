@@ -9,7 +9,6 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 from aiohttp import web
-from prometheus_client.exposition import choose_encoder
 
 from leadline_controller.metrics.reader import MetricsReader
 from leadline_controller.serve.http_server import HttpLimits, HttpServer, send
@@ -20,7 +19,8 @@ log = logging.getLogger(__name__)
 _SEND_S = 10.0
 _USED_AGAIN_S = 1.0
 _GZIP_LEVEL, _GZIP_BITS = 1, 31
-_OPENMETRICS = "application/openmetrics-text"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class MetricsServer:
@@ -47,11 +47,11 @@ class MetricsServer:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        _, content_type = choose_encoder(request.headers.get("Accept", ""))
+        openmetrics = _takes_openmetrics(request.headers.get("Accept", ""))
         is_zipped = "gzip" in request.headers.get("Accept-Encoding", "")
         try:
             # It is made to its end for the next one, also if this one does not wait for it.
-            key = content_type.startswith(_OPENMETRICS), is_zipped
+            key = openmetrics, is_zipped
             task = self._making.get(key)
             if task is None:
                 task = asyncio.get_running_loop().create_task(self._answer(*key))
@@ -61,7 +61,9 @@ class MetricsServer:
         except Exception:
             log.exception("making the metrics")
             return web.Response(status=500, text="internal error, please report it\n")
-        response = web.StreamResponse(headers={"Content-Type": content_type})
+        response = web.StreamResponse(
+            headers={"Content-Type": _OPENMETRICS if openmetrics else _TEXT}
+        )
         if is_zipped:
             response.headers["Content-Encoding"] = "gzip"
         response.content_length = len(body)
@@ -86,3 +88,16 @@ class MetricsServer:
                 fresh = {k: x for k, x in self._made.items() if begun_s - x[0] < _USED_AGAIN_S}
                 self._made = fresh | {key: (begun_s, body)}
         return body
+
+
+def _takes_openmetrics(accepted: str) -> bool:
+    """Whether an Accept header names the version of OpenMetrics that is made here, or none.
+
+    The library would name any version in the answer that the client asks for."""
+    for each in accepted.split(","):
+        kind, *parameters = (part.strip() for part in each.split(";"))
+        if kind == _OPENMETRICS.partition(";")[0]:
+            versions = [part for part in parameters if part.startswith("version=")]
+            if not versions or "version=1.0.0" in versions:
+                return True
+    return False

@@ -1,6 +1,7 @@
 """What every server needs before they see a connection: sockets, peers, and a pace of accepting."""
 
 import asyncio
+import errno
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,9 +27,12 @@ async def listen_tcp(host: str, port: int) -> list[socket.socket]:
     """Listen on all addresses of the host with the same port; a wildcard address gets one socket
     for IPv4 and IPv6. Raises OSError."""
     both = host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6()  # noqa: S104  # as it is set
-    found = await asyncio.get_running_loop().getaddrinfo(
-        "::" if both else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            "::" if both else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except UnicodeError:  # such as a..b
+        raise OSError(errno.EINVAL, f"{host} is no name of a host") from None
     listeners: list[socket.socket] = []
     problem: OSError | None = None
     for family, address in sorted({(family, str(each[0])) for family, _, _, _, each in found}):
@@ -37,6 +41,10 @@ async def listen_tcp(host: str, port: int) -> list[socket.socket]:
                 (address, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
             )
         except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # who connects there would reach another program
+                for each in listeners:
+                    each.close()
+                raise
             # The hosts file may name ::1 on a machine without IPv6.
             problem = error
             continue

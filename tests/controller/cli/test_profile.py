@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
@@ -74,6 +74,8 @@ def test_the_shortest_connect_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> N
     now_s, connects_s = [0.0], iter([0.020, 0.020, 0.024, 0.020, 0.022])
 
     class Client:
+        sock = None
+
         def __init__(self, *_: Any, timeout: float) -> None:
             self.status, self._trip_s = 200, 0.0
 
@@ -119,7 +121,13 @@ def answering_with(said: bytes) -> Iterator[int]:
             self.request.recv(65536)
             self.request.sendall(said)
 
-    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+    with serving(Handler) as port:
+        yield port
+
+
+@contextmanager
+def serving(handler: type[BaseRequestHandler]) -> Iterator[int]:
+    with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
@@ -192,11 +200,37 @@ async def test_a_redirect_is_told_in_one_line_and_nothing_is_saved(
 def test_a_silent_service_is_not_waited_for() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(TimingError, match="no answer within"),
+        pytest.raises(TimingError, match="no whole answer within"),
     ):
         timed("127.0.0.1", silent.getsockname()[1], "/", 3, 0.1)
     with pytest.raises(TimingError, match="refused"):
         timed("127.0.0.1", free_port(), "/", 3, 1.0)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX: ",
+    ],
+)
+def test_an_answer_that_does_not_end_is_not_waited_for(head: str) -> None:
+    """Each byte comes in time; the server stops only if the client does."""
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.sendall(head.encode())
+                while True:
+                    self.request.sendall(b"x")
+                    time.sleep(0.02)
+
+    with (
+        serving(Handler) as port,
+        pytest.raises(TimingError, match="no whole answer within"),
+    ):
+        timed("127.0.0.1", port, "/", 3, 0.2)
 
 
 @pytest.fixture

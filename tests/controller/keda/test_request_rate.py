@@ -30,7 +30,8 @@ def test_a_counter_is_the_sum_of_the_samples_with_its_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a b", "a_total{", 'a{x="1"} 5', "a\nb", "# HELP a", "a{x=1}", "a" * 2000]
+    "text",
+    ["", "a b", "a_total{", "a{, ={:~}", 'a{x="1"} 5', "a\nb", "# HELP a", "a{x=1}", "a" * 2000],
 )
 def test_a_wrong_counter_is_refused(text: str) -> None:
     with pytest.raises(RateError, match="expected a counter"):

@@ -3,6 +3,7 @@ pods are still bound."""
 
 import asyncio
 import errno
+import gc
 import logging
 import resource
 import socket
@@ -186,6 +187,19 @@ async def test_a_method_name_that_is_not_utf8_does_not_stop_the_server(
 
     assert b"grpc-status\x0212" in await asyncio.to_thread(ask)
     assert await refused(address) is None
+
+
+async def test_unknown_methods_take_no_room_on_their_connection(address: str) -> None:
+    """32 calls are the most at a time, and the daemon seldom collects cycles."""
+    gc.disable()
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            for _ in range(2 * 32):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await channel.unary_unary("/a.newer/One", bytes, bytes)(b"")
+                assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    finally:
+        gc.enable()
 
 
 async def test_pods_are_bound_while_the_api_is_attacked() -> None:

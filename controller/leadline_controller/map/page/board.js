@@ -143,11 +143,11 @@ export class BoardView {
       ["State", state],
       ["Tier", node.tier || format.UNKNOWN],
       ["Bandwidth", node.bandwidth_in_words || format.bandwidth(node.bandwidth_mbps, node.bandwidth_kind)],
-      ["Bandwidth measured", latest ? `${format.age(ageNow(node, "bandwidth_age_s", live))} ago` : format.UNKNOWN],
+      ["Bandwidth measured", latest ? format.ago(ageNow(node, "bandwidth_age_s", live)) : format.UNKNOWN],
       ["CPU", format.number(node.cpu_percent, "%")],
       ["Memory", format.number(node.memory_percent, "%")],
       ["Temperature", format.number(node.temperature_c, "°C")],
-      ["Last report", latest ? `${format.age(ageNow(node, "age_s", live))} ago` : format.UNKNOWN],
+      ["Last report", latest ? format.ago(ageNow(node, "age_s", live)) : format.UNKNOWN],
     ];
     if (detail && latest) {
       const { allocatable: room, requested: asked } = detail;

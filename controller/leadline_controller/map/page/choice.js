@@ -41,7 +41,8 @@ export class Choice {
     const nodes = [...shown.nodes.values()];
     const pods = nodes.reduce((sum, node) => sum + format.podsOf(node), 0);
     const all = [format.count(nodes.length, "board"), format.count(pods, "pod"), `${format.count(shown.links.size, "link")} shown`];
-    setText(byId("map-summary"), all.join(", "));
+    const none = "no board yet; those of the cluster and those that report appear here by themselves";
+    setText(byId("map-summary"), nodes.length || !shown.live ? all.join(", ") : none);
     let chosen = nodes;
     for (const [key, { has, words }] of Object.entries(COUNTS)) {
       const own = nodes.filter((node) => has(node, shown));

@@ -24,6 +24,10 @@ export function age(seconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+export function ago(seconds) {
+  return known(seconds) ? `${age(seconds)} ago` : UNKNOWN;
+}
+
 export function bytes(value) {
   if (!known(value)) return UNKNOWN;
   return value >= 1e9 ? number(value / 1e9, "GB") : number(value / 1e6, "MB");
