@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
 from types import NoneType
@@ -297,9 +298,7 @@ class Row:
     def value(self, table: Fields, name: str) -> Any:
         """The field's value, of the file's table and the name in it. Raises FieldError."""
         if not table.has(name):
-            if self.default is MISSING:
-                raise table.error(name, self.declared.help)
-            return self.default
+            raise table.error(name, self.declared.help)
         if self.words and self.declared.read is None:
             return self.words[table.choice(name, *self.words)]
         if self.type is bool:
@@ -341,9 +340,11 @@ def rows(kind: Any = Settings, section: str = "") -> Iterator[Row]:
             yield replace(row, path=path)
 
 
-def _rows_of(kind: Any) -> Iterator[tuple[str, Row]]:
+# To read a class' types takes longer than all else in reading a file, and they stay the same.
+@cache
+def _rows_of(kind: Any) -> tuple[tuple[str, Row], ...]:
     """The dataclass' fields and their settings or sections, by their paths within it."""
-    types = get_type_hints(kind)
+    types, found = get_type_hints(kind), []
     for each in fields(kind):
         if (declared := each.metadata.get("setting")) is not None:
             made = each.default_factory
@@ -352,7 +353,8 @@ def _rows_of(kind: Any) -> Iterator[tuple[str, Row]]:
             without_none = [of for of in get_args(types[each.name]) if of is not NoneType]
             optional = NoneType in get_args(types[each.name])
             type_ = without_none[0] if optional else types[each.name]
-            yield each.name, Row(path, type_, default, declared)
+            found.append((each.name, Row(path, type_, default, declared)))
+    return tuple(found)
 
 
 def _made(kind: Any, table: Fields) -> Any:
@@ -363,7 +365,9 @@ def _made(kind: Any, table: Fields) -> Any:
         for each in sections:
             inside = inside.object(each)
         if not row.is_section:
-            given[field] = row.value(inside, name)
+            # What is not in the file, the class makes anew.
+            if row.default is MISSING or inside.has(name):
+                given[field] = row.value(inside, name)
         elif row.default is not None or inside.has(name):
             given[field] = _made(row.type, inside.object(name) if name else inside)
     with _named(table.at("address"), ServeError):
