@@ -330,14 +330,14 @@ class Row:
             return given if self.declared.read is None else self.declared.read(given)
 
 
-def rows(kind: Any = Settings, section: str = "") -> Iterator[Row]:
+@cache
+def rows(kind: Any = Settings, section: str = "") -> tuple[Row, ...]:
     """Every setting, in the order of the fields."""
+    found: list[Row] = []
     for _, row in _rows_of(kind):
         path = f"{section}.{row.path}".strip(".")
-        if row.is_section:
-            yield from rows(row.type, path)
-        else:
-            yield replace(row, path=path)
+        found += rows(row.type, path) if row.is_section else [replace(row, path=path)]
+    return tuple(found)
 
 
 # To read a class' types takes longer than all else in reading a file, and they stay the same.
