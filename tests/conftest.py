@@ -55,11 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the first cluster test of a new checkout wait for the build of the control plane, and an
     experiment compute for as long as it takes."""
     for item in items:
-        if item.get_closest_marker("timeout"):
+        names = {mark.name for mark in item.iter_markers()}
+        if "timeout" in names:
             continue
-        if item.get_closest_marker("cluster"):
+        if "cluster" in names:
             item.add_marker(pytest.mark.timeout(BUILD_S))
-        elif item.get_closest_marker("experiment"):
+        elif "experiment" in names:
             item.add_marker(pytest.mark.timeout(EXPERIMENT_S))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -72,9 +73,7 @@ class Row:
     def value(self, table: Fields, name: str) -> Any:
         """The field's value, of the file's table and the name in it. Raises FieldError."""
         if not table.has(name):
-            if self.default is MISSING:
-                raise table.error(name, self.declared.help)
-            return self.default
+            raise table.error(name, self.declared.help)
         if self.words and self.declared.read is None:
             return self.words[table.choice(name, *self.words)]
         if self.type is bool:
@@ -106,19 +105,21 @@ class Row:
             return given if self.declared.read is None else self.declared.read(given)
 
 
-def rows(kind: Any, section: str = "") -> Iterator[Row]:
+@cache
+def rows(kind: Any, section: str = "") -> tuple[Row, ...]:
     """Every setting of a dataclass and of its sections, in the order of the fields."""
+    found: list[Row] = []
     for _, row in _rows_of(kind):
         path = f"{section}.{row.path}".strip(".")
-        if row.is_section:
-            yield from rows(row.type, path)
-        else:
-            yield replace(row, path=path)
+        found += rows(row.type, path) if row.is_section else [replace(row, path=path)]
+    return tuple(found)
 
 
-def _rows_of(kind: Any) -> Iterator[tuple[str, Row]]:
+# To read a class' types takes longer than all else in reading a file, and they stay the same.
+@cache
+def _rows_of(kind: Any) -> tuple[tuple[str, Row], ...]:
     """The dataclass' fields and their settings or sections, by their paths within it."""
-    types = get_type_hints(kind)
+    types, found = get_type_hints(kind), []
     for each in fields(kind):
         if (declared := each.metadata.get("setting")) is not None:
             made = each.default_factory
@@ -127,7 +128,8 @@ def _rows_of(kind: Any) -> Iterator[tuple[str, Row]]:
             without_none = [of for of in get_args(types[each.name]) if of is not NoneType]
             optional = NoneType in get_args(types[each.name])
             type_ = without_none[0] if optional else types[each.name]
-            yield each.name, Row(path, type_, default, declared)
+            found.append((each.name, Row(path, type_, default, declared)))
+    return tuple(found)
 
 
 def made(kind: Any, table: Fields) -> Any:
@@ -138,7 +140,9 @@ def made(kind: Any, table: Fields) -> Any:
         for each in sections:
             inside = inside.object(each)
         if not row.is_section:
-            given[field] = row.value(inside, name)
+            # What is not in the file, the class makes anew.
+            if row.default is MISSING or inside.has(name):
+                given[field] = row.value(inside, name)
         elif row.default is not None or inside.has(name):
             given[field] = made(row.type, inside.object(name) if name else inside)
     with named(table.at("address"), ServeError):

@@ -166,7 +166,7 @@ def test_a_file_that_is_missing_or_none_is_said(
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=10) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=20,
+    max_leaves=6,
 )
 
 

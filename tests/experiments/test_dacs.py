@@ -259,6 +259,7 @@ def test_what_hangs_on_the_time_between_two_starts(
     assert (found[KUBE_LOW].holds, found[KCSS_LOW].holds) == (kube_holds, kcss_holds)
 
 
+@pytest.mark.slow
 def test_without_contention_table_7_has_the_papers_order_and_table_6_misses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -297,7 +297,7 @@ def required_beside(row: Row) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("row", list(rows(Settings)), ids=lambda row: row.path)
+@pytest.mark.parametrize("row", rows(Settings), ids=lambda row: row.path)
 def test_a_value_of_another_type_or_out_of_range_is_told(row: Row, tmp_path: Path) -> None:
     file, others = tmp_path / "controller.toml", required_beside(row)
     for value in wrong_values(row):

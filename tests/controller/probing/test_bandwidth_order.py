@@ -232,6 +232,7 @@ def test_all_links_become_known_within_the_budget(speeds: list[float], rtt_ms: f
         assert cluster.link_s[node] <= 0.001 * 900 + 1.0
 
 
+@pytest.mark.slow
 def test_a_link_far_below_the_speed_of_its_interface_becomes_known() -> None:
     """Though the tests of one that is probably as fast as its interface are cut off on it."""
     cluster = Cluster({"slow": 20.0, "a": 1000.0, "b": 1000.0}, interface_mbps=1000.0)

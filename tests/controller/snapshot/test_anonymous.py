@@ -106,6 +106,7 @@ def test_decisions_are_the_same_but_for_the_names() -> None:
         assert_same_decisions(LiveState(seed, strategy))
 
 
+@pytest.mark.slow
 def test_decisions_of_every_strategy_are_the_same_but_for_the_names() -> None:
     states = [LiveState(seed, STRATEGY_NAMES[0]) for seed in range(500, 510)]
     count = sum(assert_same_decisions(live, STRATEGY_NAMES[1:]) for live in states)

@@ -60,6 +60,7 @@ def test_a_snapshot_decides_as_its_cluster() -> None:
         assert_equal(live, read_snapshot(document_of(live)))
 
 
+@pytest.mark.slow
 def test_a_snapshot_decides_as_its_cluster_by_every_strategy() -> None:
     assert sum(map(by_every_strategy, range(8))) > 5 * len(STRATEGY_NAMES)
 

@@ -156,6 +156,7 @@ SPEEDS = st.sampled_from([1000.0, 300.0, 100.0, 50.0, 20.0, 5.0])
 
 @examples(30)
 @given(st.lists(SPEEDS, min_size=5, max_size=5))
+@pytest.mark.slow
 def test_after_all_have_tested_each_other_the_beliefs_are_the_truth(speeds: list[float]) -> None:
     """But for a single fastest link, which does at least what the others do."""
     links = Links(dict(zip("abcde", speeds, strict=True)))

@@ -49,6 +49,7 @@ def test_an_edge_has_its_rates_and_the_bounds_of_its_requests() -> None:
     assert not edge.one_sided
 
 
+@pytest.mark.slow
 def test_minute_hour_and_day_are_means_over_their_time() -> None:
     cluster = pair()
     reported(cluster, 24 * 60, 0)

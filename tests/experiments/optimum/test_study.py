@@ -19,6 +19,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.slow
 def test_every_strategy_is_measured_and_none_beats_the_optimum() -> None:
     shares: list[float] = []
     rows = study.dacs_rows(1, shares.append)

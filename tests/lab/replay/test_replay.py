@@ -249,6 +249,7 @@ def test_a_recording_that_begins_with_nothing_is_refused() -> None:
         replay(recording.entries, "nonsense", 0)
 
 
+@pytest.mark.slow
 def test_a_strategy_learns_how_long_pods_start_on_a_class_of_boards() -> None:
     boards = [
         board(f"{kind}-{at}", labels={"leadline.dev/class": kind})

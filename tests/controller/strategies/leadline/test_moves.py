@@ -134,6 +134,7 @@ def test_what_was_just_planned_does_not_move_again(seed: int, is_searched: bool)
 
 @given(st.integers(0, 10**6))
 @examples(25)
+@pytest.mark.slow
 def test_each_move_passes_the_filters_and_no_board_gets_too_much(seed: int) -> None:
     found, running, pending = running_on(seed, 4, 9)
     _, plan, end = decide_batch(found, pending, running, rule())

@@ -247,6 +247,7 @@ def losses(clusters: int) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.slow
 def test_plans_of_small_clusters_are_the_best_ones_and_searched_ones_near_them() -> None:
     """Issue: a median of at most 2 % and a 95th percentile of at most 10 %."""
     found = losses(40)
