@@ -21,7 +21,8 @@ DAY_S, REPORT_S, PING_S, PULL_S = 86_400, 10, 60, 10.0
 
 def day(boards: int = 20, pods: int = 2000, seed: int = 0, length_s: float = DAY_S) -> list[Entry]:
     """A recorded day: boards report every 10 s and ping five peers each minute; pods of 20
-    workloads come, start, and run for an hour on average."""
+    workloads come, start, and run for an hour on average. Round trips are those of places on a
+    map, 20 ms wide, with a noise of 5 %."""
     random = Random(seed)
     names = [f"n{number:02}" for number in range(boards)]
     recording = Recording([board(name) for name in names], "random")
@@ -43,14 +44,19 @@ def day(boards: int = 20, pods: int = 2000, seed: int = 0, length_s: float = DAY
         life = recording.life(pod, node, at_s, ready_s, ended_s)
         told += [told_s for told_s in life if told_s[0] < length_s]
     recording.put_in_order(told)
+    places = [complex(random.uniform(0, 20), random.uniform(0, 20)) for _ in names]
     for number, name in enumerate(names):
         for turn in range(int(length_s / REPORT_S)):
             at_s = turn * REPORT_S + number * REPORT_S / boards
             values = dict.fromkeys(("packets_sent_per_s", "packets_received_per_s"), 20.0)
             recording.report(at_s, name, random.gauss(30, 3), **values)
         for turn in range(int(length_s / PING_S)):
-            peers = {names[(number + turn + step) % boards]: 1.0 + step for step in range(1, 6)}
-            recording.ping(turn * PING_S + number, name, peers)
+            others = [(number + turn + step) % boards for step in range(1, 6)]
+            peers = {
+                names[each]: (1.0 + abs(places[each] - places[number])) * random.gauss(1.0, 0.05)
+                for each in others
+            }
+            recording.ping(turn * PING_S + number % PING_S, name, peers)
     return recording.end(length_s, names[0])
 
 
