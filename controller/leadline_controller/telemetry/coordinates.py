@@ -400,9 +400,7 @@ def estimate(
     settled = previous.settled if is_alike else None
     if settled is not None and not _is_worse(before, settled):
         if not np.array_equal(np.isnan(before), np.isnan(start.heights)):  # some are silent now
-            start = Coordinates(
-                start.positions, np.where(np.isnan(before), np.nan, start.heights)
-            )
+            start = Coordinates(start.positions, np.where(np.isnan(before), np.nan, start.heights))
         return RttEstimates(tuple(names), ends, rtt_ms, start, trials, settled)
     coordinates = fit(len(names), ends, rtt_ms, start, seed=len(rtt_ms))
     after = _losses(coordinates, ends, rtt_ms)
