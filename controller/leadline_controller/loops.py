@@ -88,11 +88,16 @@ async def measure(
 async def estimate(telemetry: TelemetryState, clock: Clock) -> None:
     """Estimate the round trips that are not measured, on a thread, at intervals that keep it to a
     twentieth of a core, until cancelled."""
+
+    def estimate_once(now_s: float) -> None:
+        found = telemetry.estimate_rtts(now_s)
+        _ = found and found.nearest_measured  # here, because the event loop has no time for it
+
     errors = ErrorLog(log)
     while True:
         start_s = clock.now_s()
         with errors.logged("estimating round trips failed, trying again: %s"):
-            await asyncio.to_thread(telemetry.estimate_rtts, start_s)
+            await asyncio.to_thread(estimate_once, start_s)
         took_s = clock.now_s() - start_s
         await clock.sleep(max(_ESTIMATE_EVERY_S, 20 * took_s))
 

@@ -81,15 +81,19 @@ class ClusterState:
         self.nominations = Nominations()
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
-        self._stale = False  # whether a node changed since the table was built
+        # Since the table was built: whether nodes came or went, and which ones changed.
+        self._stale, self._renewed = False, set[str]()
 
     @property
     def table(self) -> NodeTable:
         """The nodes, sorted by name."""
-        if self._stale:
-            self._stale = False
+        if self._stale or self._renewed:
             before = self._table
-            self._table = NodeTable([self._nodes[name] for name in sorted(self._nodes)])
+            if self._stale:
+                self._table = NodeTable([self._nodes[name] for name in sorted(self._nodes)])
+            else:
+                self._table = before.with_nodes([self._nodes[name] for name in self._renewed])
+            self._stale, self._renewed = False, set()
             if (self._table.names, self._table.resources) != (before.names, before.resources):
                 self._recount()
         return self._table
@@ -210,7 +214,8 @@ class ClusterState:
                 before = self._nodes.get(node.name)
                 self._nodes[node.name] = node
                 if before != node:
-                    self._stale = True
+                    self._stale |= before is None
+                    self._renewed.add(node.name)
                     self.images.node_changed(node)
                 return queueing_hints.node_changed(before, node)
             case NodeDeleted(name):

@@ -4,6 +4,7 @@ Every array has one entry for each node, in the order of `NodeTable.nodes`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -109,6 +110,26 @@ class NodeTable:
         self._holding: dict[tuple[str, int], Bools] = {}
         self._topologies: dict[str, Topology] = {}
         self._reaches: dict[Terms, Ints] = {}
+        # Masks of the table before, each with the places of the nodes that have changed since.
+        self._earlier: dict[object, tuple[Bools, frozenset[int]]] = {}
+
+    def with_nodes(self, nodes: Sequence[Node]) -> "NodeTable":
+        """The table with these nodes in place of those of the same names. It keeps all that cannot
+        have changed: a pull by one of a thousand boards changes that board's images alone."""
+        changed = {self.index[node.name]: node for node in nodes}
+        table = NodeTable([changed.get(at, node) for at, node in enumerate(self.nodes)])
+        table.names, table.index = self.names, self.index
+        places = frozenset(changed)
+        earlier = {key: (mask, since | places) for key, (mask, since) in self._earlier.items()}
+        earlier |= {key: (mask, places) for key, mask in self._masks.copy().items()}
+        if len(earlier) <= _MAX_CACHED:
+            table._earlier = earlier
+        if all(_differ_by_images(self.nodes[at], node) for at, node in changed.items()):
+            for name in _WITHOUT_IMAGES & vars(self).keys():
+                vars(table)[name] = vars(self)[name]
+            table._allocatable, table._holding = self._allocatable.copy(), self._holding.copy()
+            table._topologies, table._reaches = self._topologies.copy(), self._reaches.copy()
+        return table
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -153,7 +174,13 @@ class NodeTable:
         if mask is None:
             if len(self._masks) > _MAX_CACHED:
                 self._masks.clear()
-            mask = np.fromiter((test(node) for node in self.nodes), dtype=np.bool_, count=len(self))
+            if (earlier := self._earlier.get(key)) is not None:
+                mask = earlier[0].copy()
+                for at in earlier[1]:
+                    mask[at] = test(self.nodes[at])
+            else:
+                passes = (test(node) for node in self.nodes)
+                mask = np.fromiter(passes, dtype=np.bool_, count=len(self))
             mask.flags.writeable = False
             self._masks[key] = mask
         return mask
@@ -300,6 +327,25 @@ class NodeTable:
         """Image name -> layers, from the nodes' status; of several nodes the first counts."""
         listed = (image for node in reversed(self.nodes) for image in node.images)
         return {image.name: image.layers for image in listed}
+
+
+# The cached properties that images do not change.
+_WITHOUT_IMAGES = {
+    "resources",
+    "_zeros",
+    "_labels",
+    "_unlabelled",
+    "classes",
+    "_hard_taints",
+    "_soft_taints",
+    "bandwidth_mbps",
+    "registry_mbps",
+    "pulling_mb",
+}
+
+
+def _differ_by_images(one: Node, other: Node) -> bool:
+    return one == replace(other, images=one.images, image_layers=one.image_layers)
 
 
 def _class_of(node: Node) -> str:

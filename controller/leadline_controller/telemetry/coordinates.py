@@ -15,9 +15,9 @@ tests/controller/telemetry/test_coordinates.py compares it with serf's algorithm
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import dist
+from math import dist, isnan, log
 from typing import Literal
 
 import numpy as np
@@ -32,6 +32,12 @@ DIMENSIONS = 3  # of positions; with 10 measurements of a node, more dimensions 
 _HUBER = 0.15  # relative errors beyond it count linearly
 _COLD_STEPS, _WARM_STEPS = 300, 60
 _COLD_RATE, _WARM_RATE = 0.15, 0.06
+# The coordinates are fitted again when the loss is so much larger than after the last fit, as a
+# share of it, or that of a single node, as an amount: as if its pairs became a quarter longer.
+_WORSE_SHARE, _WORSE_NODE = 0.1, 0.03
+_LEAST_LOSS = 1e-5  # relative errors of half a percent; less is rounding
+# Until a fit brings less than this share, the next one goes on.
+_SETTLED_SHARE = 0.02
 # More measurements of a node hardly move its coordinates, and each costs time.
 _MAX_FITTED_PER_NODE = 32
 # A node corrects another one when their distance is small beside the round trip to the third.
@@ -99,7 +105,7 @@ def fit(
     if len(rtt_ms) > (most := count * _MAX_FITTED_PER_NODE // 2):
         fitted = random.choice(len(rtt_ms), most, replace=False)
         ends, rtt_ms = ends[fitted], rtt_ms[fitted]
-    a, b = ends[:, 0], ends[:, 1]
+    a, b = ends[:, 0].copy(), ends[:, 1].copy()  # in one piece each, as they index most
     degree = np.bincount(ends.ravel(), minlength=count)
     scale_ms, log_rtt = float(np.median(rtt_ms)), np.log(rtt_ms)
     x = random.normal(size=(count, DIMENSIONS)) * scale_ms * 0.3
@@ -110,30 +116,34 @@ def fit(
         x[known], log_h[known] = start.positions[known], np.log(start.heights[known])
         _place_new_nodes(x, log_h, known, ends, rtt_ms)
         steps, rate = _WARM_STEPS, _WARM_RATE
-    mean = np.zeros((count, DIMENSIONS + 1))  # Adam's first and second moments
+    # One row for each dimension, and one for the logarithms of the heights.
+    place = np.concatenate((x.T, log_h[np.newaxis]))
+    unit_ms = np.array([*[0.3 * scale_ms] * DIMENSIONS, 1.0])[:, np.newaxis]
+    mean = np.zeros_like(place)  # Adam's first and second moments
     square = np.zeros_like(mean)
     gradient = np.zeros_like(mean)
     weight = 1.0 / np.maximum(degree, 1)
     for step in range(1, steps + 1):
-        difference = x[a] - x[b]
-        distance = np.sqrt(np.einsum("ij,ij->i", difference, difference) + 1e-12)
-        h = np.exp(log_h)
-        modelled = distance + h[a] + h[b]
-        slope = np.clip(np.log(modelled) - log_rtt, -_HUBER, _HUBER) / modelled
-        pull = difference * (slope / distance)[:, np.newaxis]
-        for at in range(DIMENSIONS):
-            gradient[:, at] = np.bincount(a, pull[:, at], count) - np.bincount(
-                b, pull[:, at], count
-            )
-        gradient[:, -1] = np.bincount(a, slope * h[a], count) + np.bincount(b, slope * h[b], count)
-        gradient *= weight[:, np.newaxis]
+        x, h = place[:-1], np.exp(place[-1])
+        difference = x.take(a, axis=1) - x.take(b, axis=1)
+        h_a, h_b = h.take(a), h.take(b)
+        distance = np.sqrt((difference * difference).sum(axis=0) + 1e-12)
+        modelled = distance + h_a + h_b
+        slope = np.log(modelled)
+        slope -= log_rtt
+        np.minimum(np.maximum(slope, -_HUBER, out=slope), _HUBER, out=slope)
+        slope /= modelled
+        difference *= slope / distance
+        for at, pull in enumerate(difference):
+            gradient[at] = np.bincount(a, pull, count) - np.bincount(b, pull, count)
+        gradient[-1] = np.bincount(a, slope * h_a, count) + np.bincount(b, slope * h_b, count)
+        gradient *= weight
         mean += 0.1 * (gradient - mean)
-        square += 0.01 * (gradient**2 - square)
+        square += 0.01 * (gradient * gradient - square)
         move = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-12)
-        size = rate * (1 - step / steps) + 0.005
-        x -= size * 0.3 * scale_ms * move[:, :-1]
-        log_h -= size * move[:, -1]
-    return Coordinates(x, np.where(degree > 0, np.exp(log_h), np.nan))
+        place -= (rate * (1 - step / steps) + 0.005) * unit_ms * move
+    heights_ms = np.where(degree > 0, np.exp(place[-1]), np.nan)
+    return Coordinates(np.ascontiguousarray(place[:-1].T), heights_ms)
 
 
 def _place_new_nodes(
@@ -177,7 +187,18 @@ class RttEstimates:
     rtt_ms: Floats  # shape (m,)
     coordinates: Coordinates
     trials: Trials
+    # Each node's loss after the last fit, shape (n,), NaN without a measurement; None while fitting
+    # again helps in any case.
+    settled: Floats | None = None
     _rows: dict[int, tuple[Floats, NDArray[np.bool_]]] = field(default_factory=dict)
+
+    def without_pairs(self) -> "RttEstimates":
+        """What the next estimates start from, in a hundredth of the memory."""
+        return replace(self, ends=self.ends[:0], rtt_ms=self.rtt_ms[:0], _rows={})
+
+    def with_pairs(self, ends: Ints, rtt_ms: Floats) -> "RttEstimates":
+        """The same of these pairs, which are those from which they were made."""
+        return replace(self, ends=ends, rtt_ms=rtt_ms, _rows={})
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -274,6 +295,25 @@ class RttEstimates:
             self._rows[node] = row
         return row
 
+    def rtt_ms_between(self, a: int, b: int) -> tuple[float, bool]:
+        """What rtt_ms_from(a) says of b: one pair costs a hundredth of its row."""
+        if a in self._rows:
+            rtt_ms, is_triangulated = self._rows[a]
+            return float(rtt_ms[b]), bool(is_triangulated[b])
+        modelled = self.coordinates.rtt_ms_from(a)
+        starts, others, residuals = self._measured
+        rows = slice(starts[a], min(starts[a + 1], starts[a] + _MAX_CORRECTORS))
+        by = others[rows]
+        share = _nearness(self.coordinates.between(np.full(len(by), b), by), modelled[by])
+        total, weight = float(share @ residuals[rows]), float(share.sum())
+        nearest = _nearest(modelled, a)
+        rows = slice(starts[b], starts[b + 1])
+        is_near = np.isin(others[rows], nearest)
+        share = _nearness(modelled[others[rows][is_near]], modelled[b])
+        total += float(share @ residuals[rows][is_near])
+        weight += float(share.sum())
+        return float(modelled[b] * np.exp(total / (weight + _PRIOR_WEIGHT))), weight >= 1.0
+
     def _row(self, node: int) -> tuple[Floats, NDArray[np.bool_]]:
         modelled = self.coordinates.rtt_ms_from(node)
         starts, others, residuals = self._measured
@@ -285,8 +325,7 @@ class RttEstimates:
         total += share @ residuals[rows][:_MAX_CORRECTORS]
         weight += share.sum(axis=1)
         # Nodes near `node` that measured `other`.
-        nearest = np.argsort(modelled)[:_NEIGHBOURS]
-        for by_node in nearest[nearest != node]:
+        for by_node in _nearest(modelled, node):
             rows = slice(starts[by_node], starts[by_node + 1])
             far = others[rows]
             share = _nearness(modelled[by_node], modelled[far])
@@ -327,7 +366,14 @@ class EstimatesOf:
         return rtt_ms
 
 
-def _nearness(distance_ms: Floats, rtt_ms: Floats) -> Floats:
+def _nearest(modelled: Floats, node: int) -> Ints:
+    """The nodes that correct what `node` measured. modelled: round trips from it, shape (n,)."""
+    nearest: Ints = np.argsort(modelled)[:_NEIGHBOURS]
+    others: Ints = nearest[nearest != node]
+    return others
+
+
+def _nearness(distance_ms: Floats, rtt_ms: Floats | np.float64) -> Floats:
     """How near a node is to another one, as seen from a third: 1 at the same place, to 0."""
     near: Floats = np.exp(-((distance_ms / (_NEAR_SHARE * rtt_ms)) ** 2))
     return near
@@ -337,22 +383,53 @@ def estimate(
     names: Sequence[str], ends: Ints, rtt_ms: Floats, previous: RttEstimates | None = None
 ) -> RttEstimates:
     """Estimates from all pairs that are measured now. ends: indexes into names, shape (m, 2), each
-    pair once. rtt_ms: ms, above zero, shape (m,). previous: the last result: the fit starts there,
-    and pairs that are measured since then try its estimates."""
+    pair once. rtt_ms: ms, above zero, shape (m,). previous: the last result: pairs that are
+    measured since then try its estimates, and its coordinates stay as long as the measurements
+    agree with them as well as they did."""
     if previous is None:
-        first = RttEstimates(tuple(names), ends, rtt_ms, fit(len(names), ends, rtt_ms), Trials())
-        _ = first.nearest_measured  # here, because the event loop has no time for it
-        return first
+        return RttEstimates(tuple(names), ends, rtt_ms, fit(len(names), ends, rtt_ms), Trials())
+    is_alike = previous.names == tuple(names)
     places = np.array([previous.index.get(name, -1) for name in names], dtype=np.int64)
-    start = Coordinates(
-        previous.coordinates.positions[places],
-        np.where(places >= 0, previous.coordinates.heights[places], np.nan),
-    )
-    coordinates = fit(len(names), ends, rtt_ms, start, seed=len(rtt_ms))
+    start = previous.coordinates
+    if not is_alike:
+        start = Coordinates(
+            start.positions[places], np.where(places >= 0, start.heights[places], np.nan)
+        )
     trials = _tried(previous, places[ends], rtt_ms)
-    estimates = RttEstimates(tuple(names), ends, rtt_ms, coordinates, trials)
-    _ = estimates.nearest_measured
-    return estimates
+    before = _losses(start, ends, rtt_ms)
+    settled = previous.settled if is_alike else None
+    if settled is not None and not _is_worse(before, settled):
+        if not np.array_equal(np.isnan(before), np.isnan(start.heights)):  # some are silent now
+            start = Coordinates(start.positions, np.where(np.isnan(before), np.nan, start.heights))
+        return RttEstimates(tuple(names), ends, rtt_ms, start, trials, settled)
+    coordinates = fit(len(names), ends, rtt_ms, start, seed=len(rtt_ms))
+    after = _losses(coordinates, ends, rtt_ms)
+    is_settled = np.nanmean(after) >= (1 - _SETTLED_SHARE) * np.nanmean(before) - _LEAST_LOSS
+    return RttEstimates(
+        tuple(names), ends, rtt_ms, coordinates, trials, after if is_settled else None
+    )
+
+
+def _losses(coordinates: Coordinates, ends: Ints, rtt_ms: Floats) -> Floats:
+    """The mean of Huber's loss over the pairs of each node, shape (n,), NaN for a node without any;
+    infinite for a node that has no coordinates yet, and its peers."""
+    a, b, count = ends[:, 0], ends[:, 1], len(coordinates.heights)
+    gap = abs(np.log(coordinates.between(a, b) / rtt_ms))
+    gap[np.isnan(gap)] = np.inf
+    loss = np.where(gap <= _HUBER, gap**2 / 2, _HUBER * (gap - _HUBER / 2))
+    total = np.bincount(a, loss, count) + np.bincount(b, loss, count)
+    degree = np.bincount(a, minlength=count) + np.bincount(b, minlength=count)
+    return np.where(degree > 0, total / np.maximum(degree, 1), np.nan)
+
+
+def _is_worse(losses: Floats, settled: Floats) -> bool:
+    """Whether the measurements agree less with the coordinates than after the fit."""
+    both = ~np.isnan(losses) & ~np.isnan(settled)
+    if not both.any() or np.isinf(losses).any():
+        return True
+    before, now = settled[both], losses[both]
+    most = (1 + _WORSE_SHARE) * before.mean() + _LEAST_LOSS
+    return bool(now.mean() > most or (now - before).max() > _WORSE_NODE)
 
 
 def _tried(previous: RttEstimates, ends: Ints, rtt_ms: Floats) -> Trials:
@@ -365,10 +442,10 @@ def _tried(previous: RttEstimates, ends: Ints, rtt_ms: Floats) -> Trials:
     tried = tried[:: max(1, len(tried) // _TRIALS_PER_FIT)]
     errors: dict[Source, list[float]] = {source: [] for source in SOURCES}
     for (a, b), measured_ms in zip(ends[tried].tolist(), rtt_ms[tried].tolist(), strict=True):
-        estimated_ms, triangulated = previous.rtt_ms_from(a)
-        if not np.isnan(estimated_ms[b]):
-            error = abs(float(np.log(measured_ms / estimated_ms[b])))
-            errors["triangulated" if triangulated[b] else "estimated"].append(error)
+        estimated_ms, is_triangulated = previous.rtt_ms_between(a, b)
+        if not isnan(estimated_ms):
+            error = abs(log(measured_ms / estimated_ms))
+            errors["triangulated" if is_triangulated else "estimated"].append(error)
     trials = previous.trials
     for source, found in errors.items():
         trials = trials.with_errors(source, found)

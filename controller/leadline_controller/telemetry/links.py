@@ -98,8 +98,11 @@ class LinkState:
             self.refused += 1
             return
         end = pair.index(node)
-        said_at_s = float(self._columns["said_at_s"][row, end])
-        path = Path._make(self._columns["path"][row].item())
+        # Each column is read once, as a large fleet stores hundreds of rounds a second.
+        columns = self._columns
+        paths, said = columns["path"], columns["said_at_s"]
+        said_at_s = said.item(row, end)
+        path = Path._make(paths.item(row))
         if at_s < max(path.at_s, path.lost_at_s, said_at_s):
             return
         before_ms, is_known = path.rtt_ms, at_s - path.at_s <= self._rtt_ttl_s
@@ -109,9 +112,10 @@ class LinkState:
             is_new = at_s - said_at_s > self._rtt_ttl_s
             counts = node not in self._contradicting and not (is_new and is_known)
         else:
-            self._columns["said_ms"][row, end] = max(round_.rtt_ms, LEAST_RTT_MS)
-            self._columns["said_at_s"][row, end] = at_s
-            self._columns["then_ms"][row, 1 - end] = self._columns["said_ms"][row, 1 - end]
+            said_ms = columns["said_ms"]
+            said_ms[row, end] = max(round_.rtt_ms, LEAST_RTT_MS)
+            said[row, end] = at_s
+            columns["then_ms"][row, 1 - end] = said_ms[row, 1 - end]
             counts = node not in self._contradicting
         if not counts:
             return
@@ -120,7 +124,7 @@ class LinkState:
             self._deviations.append(abs(log(path.newest_ms / before_ms)))
             if path.newest_ms > max(_JUMP * before_ms, before_ms + _LEAST_JUMP_MS):
                 self.jumps.note(pair, at_s)
-        self._columns["path"][row] = path
+        paths[row] = path
         if not path.is_unconfirmed:
             self._unconfirmed.pop(pair, None)
         elif len(self._unconfirmed) < _MAX_UNCONFIRMED:

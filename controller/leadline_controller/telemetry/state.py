@@ -393,17 +393,19 @@ class TelemetryState:
     def estimate_rtts(self, now_s: float, known: RttEstimates | None = None) -> RttEstimates | None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
         regularly on a thread of its own. known: what was estimated from the same measurements
-        before. Returns the estimates, None if too little is measured."""
+        before, with or without its pairs. Returns the estimates, None if too little is measured."""
         self._judge(now_s)
-        if known is None:
-            with self._lock:
-                names, ends, rtt_ms, previous = self._links.measured(now_s)
-            if not len(ends):
-                return None
-            known = estimate(names, ends, rtt_ms, previous)
         with self._lock:
-            self._links.set_estimates(known)
-        return known
+            names, ends, rtt_ms, previous = self._links.measured(now_s)
+        if not len(ends):
+            return None
+        if known is None:
+            found = estimate(names, ends, rtt_ms, previous)
+        else:
+            found = known.with_pairs(ends, rtt_ms)
+        with self._lock:
+            self._links.set_estimates(found)
+        return found
 
     def _judge(self, now_s: float) -> None:
         """Find the nodes whose round trips contradict those of their peers."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from leadline_controller.framework.view import Floats
 from leadline_controller.telemetry import coordinates, links
-from leadline_controller.telemetry.coordinates import Coordinates, estimate, fit
+from leadline_controller.telemetry.coordinates import Coordinates, Ints, RttEstimates, estimate, fit
 
 from tests.controller.telemetry.road import NAMES, UNMEASURED, road, true_ms
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
@@ -131,7 +131,7 @@ def test_estimates_may_be_read_by_several_threads(monkeypatch: pytest.MonkeyPatc
     assert rows == [alone[i % 30] for i in range(600)]
 
 
-def pairs_of(count: int) -> tuple[Floats, "np.ndarray[tuple[int, int], np.dtype[np.int64]]"]:
+def pairs_of(count: int) -> tuple[Floats, Ints]:
     random = np.random.default_rng(1)
     places = random.uniform(0, 20, (count, 2))
     ends = np.array([(a, b) for a in range(count) for b in range(a) if (a + b) % 3])
@@ -150,6 +150,66 @@ def test_a_second_fit_starts_from_the_first() -> None:
     third = estimate([*names[:29], "new"], ends[kept], rtt_ms[kept], second)
     assert np.isnan(third.coordinates.heights[29])
     assert np.isfinite(third.coordinates.heights[:29]).all()
+
+
+def settled_on(
+    names: list[str], ends: Ints, rtt_ms: Floats, found: RttEstimates | None = None
+) -> RttEstimates:
+    found = estimate(names, ends, rtt_ms, found)
+    while found.settled is None:
+        found = estimate(names, ends, rtt_ms, found)
+    return found
+
+
+def test_coordinates_stay_until_measurements_agree_less_with_them() -> None:
+    rtt_ms, ends = pairs_of(30)
+    names = [f"n{i}" for i in range(30)]
+    random = np.random.default_rng(1)
+    rtt_ms *= random.normal(1.0, 0.05, len(ends))
+    known = settled_on(names, ends, rtt_ms)
+    noise = random.normal(1.0, 0.01, len(ends))
+    again = estimate(names, ends, rtt_ms * noise, known)
+    assert again.coordinates is known.coordinates
+    # What is measured counts, though.
+    assert again.rtt_ms.tolist() == (rtt_ms * noise).tolist()
+    # The uplink of one board becomes slower, by which all others hardly change.
+    of_7 = (ends == 7).any(axis=1)
+    slower_ms = rtt_ms + 20.0 * of_7
+    slower = settled_on(names, ends, slower_ms, again)
+    found_ms = slower.coordinates.between(*ends[of_7].T)
+    assert np.median(abs(np.log(found_ms / slower_ms[of_7]))) < 0.05
+
+
+def test_a_node_without_coordinates_or_measurements_is_seen_at_once() -> None:
+    rtt_ms, ends = pairs_of(30)
+    names = [f"n{i}" for i in range(30)]
+    early = (ends != 7).all(axis=1)
+    known = settled_on(names, ends[early], rtt_ms[early])
+    assert np.isnan(known.coordinates.heights[7])
+    found = estimate(names, ends, rtt_ms, known)
+    assert np.isfinite(found.coordinates.heights).all()
+    found = settled_on(names, ends, rtt_ms)
+    without = estimate(names, ends[early], rtt_ms[early], found)
+    assert np.flatnonzero(np.isnan(without.coordinates.heights)).tolist() == [7]
+
+
+def test_one_pair_is_estimated_as_its_row_is() -> None:
+    rtt_ms, ends = pairs_of(30)
+    found = estimate([f"n{i}" for i in range(30)], ends, rtt_ms)
+    pairs = [(a, b) for a in range(30) for b in range(30) if a != b]
+    alone = [found.rtt_ms_between(a, b) for a, b in pairs]
+    for (a, b), (one_ms, is_triangulated) in zip(pairs, alone, strict=True):
+        row_ms, triangulated = found.rtt_ms_from(a)
+        assert one_ms == pytest.approx(row_ms[b], rel=1e-6)
+        assert is_triangulated == triangulated[b]
+        assert found.rtt_ms_between(a, b) == (row_ms[b], triangulated[b])
+
+
+def test_estimates_without_pairs_get_them_again() -> None:
+    rtt_ms, ends = pairs_of(30)
+    found = estimate([f"n{i}" for i in range(30)], ends, rtt_ms)
+    again = found.without_pairs().with_pairs(ends, rtt_ms)
+    assert again.rtt_ms_from(3)[0].tolist() == found.rtt_ms_from(3)[0].tolist()
 
 
 def test_the_error_of_an_estimate_comes_from_pairs_that_were_measured_later() -> None:

@@ -124,16 +124,17 @@ class Past:
 
     def boards(self, names: Sequence[str]) -> Boards:
         """What is known of these nodes."""
-        if self._boards is None or self._boards.names is not names:
+        if self._boards is None or self._boards.names != names:
             speeds = [self.speed(node) or PullSpeed(nan, nan, 0) for node in names]
             of_nodes = [self.kinds.get(node, "") for node in names]
             kinds = sorted(set(of_nodes))
             place = {kind: at for at, kind in enumerate(kinds)}
+            prepare_s = {kind: self._prepare_s(kind) for kind in kinds}
             self._boards = Boards(
                 names,
                 np.array([each.mbps for each in speeds]),
                 np.array([each.overhead_s for each in speeds]),
-                np.array([self._prepare_s(kind) for kind in of_nodes]),
+                np.array([prepare_s[kind] for kind in of_nodes]),
                 np.array([place[kind] for kind in of_nodes], dtype=np.intp),
                 kinds,
             )

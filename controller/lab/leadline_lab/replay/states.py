@@ -107,8 +107,9 @@ class States:
                 self._estimate_s += self._estimate_every_s
                 if self._is_pinged:  # else the estimates stay as good as they are
                     self._is_pinged = False
-                    known = self._estimates.get(at_s)
-                    self._estimates[at_s] = self.telemetry.estimate_rtts(at_s, known)
+                    found = self.telemetry.estimate_rtts(at_s, self._estimates.get(at_s))
+                    if at_s not in self._estimates:
+                        self._estimates[at_s] = found and found.without_pairs()
         self.clock.set(to_s)
 
     def apply(self, entry: Entry) -> ClusterEvent:
