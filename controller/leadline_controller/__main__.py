@@ -12,7 +12,6 @@ from leadline_controller.framework.options import OptionError
 from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.serve.settings import ServeError
 from leadline_controller.settings import DEFAULT_PATH, ConfigError, Settings, load
-from leadline_controller.wiring import daemon
 
 _EXAMPLE = "Example: leadline-controller run --config /etc/leadline/controller.toml"
 _LONGEST_ERROR = 800
@@ -55,6 +54,9 @@ async def _run_until_signal(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # Wrong settings and --help are told without loading the rest of the controller.
+    from leadline_controller.wiring import daemon
+
     await daemon.run(settings, stop)
 
 

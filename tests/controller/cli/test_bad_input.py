@@ -1,7 +1,6 @@
 """Errors in a snapshot, under every strategy: one line, or a pod that stays pending with a reason.
 Never a traceback, and never half of an answer."""
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +95,7 @@ def scored(
     capsys: Capture, folder: Path, strategy: str, spoil: Spoil, *arguments: str
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
-    document = copy.deepcopy(GOOD)
+    document = json.loads(json.dumps(GOOD))  # cheaper than a deep copy
     spoil(document)
     file = folder / "cluster.json"
     file.write_text(json.dumps(document))
