@@ -17,8 +17,8 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # Where Ansible finds leadline.edge. It finds its own collections by itself.
 COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
-# One more than there are cores, because some tests wait; each takes 7 s of a core before its first test.
-WORKERS := $(shell echo $$(($$(nproc) + 1)))
+# More than there are cores, because some tests wait.
+WORKERS := $(shell echo $$(($$(nproc) * 2)))
 # For the tests that only compute.
 CORES := $(shell nproc)
 # Hypothesis' profile, of tests/conftest.py: how many examples a test is tried with.
