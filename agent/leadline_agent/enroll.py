@@ -12,7 +12,6 @@ import logging
 import os
 import random
 import signal
-import ssl
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from typing import Any
 from leadline_wire.certificates import Certificate, read
 
 from leadline_agent.text import one_line
+from leadline_agent.tls import tls_context
 
 LOG = logging.getLogger(__name__)
 SIGNER = "leadline.dev/agent"
@@ -56,7 +56,7 @@ class ApiServer:
         """The object that answers. Raises EnrollError."""
         try:
             token = (self.account / "token").read_text(encoding="ascii").strip()
-            context = ssl.create_default_context(cafile=str(self.account / "ca.crt"))
+            context = tls_context(self.account / "ca.crt")
             connection = HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=context)
             try:
                 headers = {

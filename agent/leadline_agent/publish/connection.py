@@ -29,6 +29,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from leadline_agent.config import Broker, ConfigError
 from leadline_agent.text import one_line
+from leadline_agent.tls import tls_context
 
 # Twice the largest valid lease; the broker sends us nothing larger.
 MAX_PACKET_BYTES = 2 * codec.MAX_BYTES
@@ -63,8 +64,7 @@ class Endpoint:
             return cls(broker.host, broker.port, None)
         files = broker.tls
         try:
-            # It trusts this authority only, and checks the broker's name.
-            context = ssl.create_default_context(cafile=str(files.ca_file))
+            context = tls_context(files.ca_file)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             # A key with a passphrase must fail here instead of asking at a terminal.
             context.load_cert_chain(files.cert_file, files.key_file, password=lambda: "")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from leadline_controller.parsing.addresses import is_loopback
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.parsing.settings import readable_file, secret_line, setting
+from leadline_controller.tls import tls_context
 
 IN_URL = "{token}"
 
@@ -73,7 +74,7 @@ class NotifySettings:
 
     def context(self) -> ssl.SSLContext:
         """What verifies the receiver. Raises OSError."""
-        context = ssl.create_default_context()
+        context = tls_context()
         if self.ca_file is not None:
             context.load_verify_locations(self.ca_file)
         return context

@@ -52,7 +52,8 @@ from leadline_controller.registry.manifests import (
     read_answer,
     read_json,
 )
-from leadline_controller.registry.registries import Credentials, Endpoint, Registries, system_tls
+from leadline_controller.registry.registries import Credentials, Endpoint, Registries
+from leadline_controller.tls import tls_context
 
 _TIMEOUT_S = 20.0
 _FIND_S = 10.0  # for the name and a connection
@@ -108,7 +109,7 @@ class RegistryClient:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "RegistryClient":
-        self._tls = await asyncio.to_thread(system_tls)
+        self._tls = await asyncio.to_thread(tls_context)
         self._guarded = await self._stack.enter_async_context(_session(guard=True))
         self._named = await self._stack.enter_async_context(_session(guard=False))
         return self

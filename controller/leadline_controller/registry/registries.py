@@ -23,6 +23,7 @@ from leadline_controller.parsing.documents import parse_texts, read_text
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.typed import decode
 from leadline_controller.registry.rewrites import Rewrite, RewriteError, read_rewrite
+from leadline_controller.tls import tls_context
 
 DOCKER = "docker.io"
 _ANY = "*"
@@ -361,21 +362,11 @@ def _context(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContex
     for a certificate without a key."""
     if (cert is None) != (key is None):
         raise ValueError
-    context = system_tls()
+    context = tls_context()
     if ca is not None:
         context.load_verify_locations(ca)
     if cert is not None:
         context.load_cert_chain(cert, key, password="")  # it would ask for one on the terminal
-    return context
-
-
-def system_tls() -> ssl.SSLContext:
-    """A context that trusts the system's authorities, and asks of certificates what Go asks."""
-    context = ssl.create_default_context()
-    # Authorities of one's own often lack what Python 3.13 asks for by default.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    # A server's own certificate, or one between, may be what is trusted.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 

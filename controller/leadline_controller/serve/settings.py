@@ -11,6 +11,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from leadline_controller.tls import tls_context
+
 # gRPC's core writes to stderr about each failed handshake, without Python's logging.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -274,7 +276,7 @@ def server_context(
     """TLS of a server with Python's ssl. ca_file: of the clients' certificates, which `mode` asks
     for. Raises ServeError."""
     try:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca_file)
+        context = tls_context(ca_file, ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(cert_file, key_file)
     except (OSError, ValueError) as problem:
         raise ServeError(f"certificates: {problem}") from None

@@ -33,6 +33,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from leadline_controller.parsing.settings import REQUIRED, readable_file, setting
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
+from leadline_controller.tls import tls_context
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class BrokerTls:
     def context(self) -> ssl.SSLContext:
         """A context that trusts this authority only and checks the broker's name. Raises OSError
         (ssl.SSLError is one) when a file is missing or invalid."""
-        context = ssl.create_default_context(cafile=str(self.ca_file))
+        context = tls_context(self.ca_file)
         # A key with a passphrase must fail here instead of asking at a terminal.
         context.load_cert_chain(str(self.cert_file), str(self.key_file), password=lambda: "")
         return context
