@@ -30,10 +30,10 @@ def test_it_names_the_papers_as_the_citation_does() -> None:
 def test_its_numbers_are_those_of_the_pages() -> None:
     speed, lab = ((REPOSITORY / f"docs/{page}.md").read_text("utf-8") for page in ("speed", "lab"))
     for said, page, there in (
-        ("| 363 and 265 |", speed, "| Leadline | 658 | 566-725 | 363 |"),
-        ("| 363 and 265 |", speed, "| Leadline | 521 | 479-533 | 265 |"),
-        ("| 55; 223 and 348 with", speed, "limits lifted | 227 | 199-236 | 223 |"),
-        ("| 55; 223 and 348 with", speed, "limits lifted | 351 | 335-364 | 348 |"),
+        ("| 271 and 222 |", speed, "| Leadline | 483 | 446-511 | 271 |"),
+        ("| 271 and 222 |", speed, "| Leadline | 371 | 292-388 | 222 |"),
+        ("| 55; 197 and 253 with", speed, "limits lifted | 197 | 140-282 | 197 |"),
+        ("| 55; 197 and 253 with", speed, "limits lifted | 254 | 227-300 | 253 |"),
         ("| 20 s (19-21) |", lab, "| NetSched | 10 | 10/0/0/0 | 20 s | 19-21 s |"),
         ("| 90 s (89-177) |", lab, "| 90 s | 89-177 s |"),
     ):
