@@ -148,13 +148,15 @@ def test_packets_lost_in_a_test_do_not_count_but_those_of_two_rounds_in_a_row_do
     assert ingest.state.refused == {}
 
 
-def test_a_peer_that_stops_replying_is_noticed_although_it_is_tested_all_the_time() -> None:
+def test_a_peer_that_stops_replying_is_noticed_although_it_is_tested_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ingest = IngestHarness()
     n1 = ingest.boards["n1"]
     sources = []
     for at_s in range(101, 171, 10):
         ingest.harness.probe_scheduler.tick(float(at_s))
-        ingest.harness.probe_scheduler.is_under_test = lambda *_: True  # type: ignore[method-assign]
+        monkeypatch.setattr(ingest.harness.probe_scheduler, "is_under_test", lambda *_: True)
         message = n1.rtt(("n2", 1.0 if at_s == 101 else None))
         message.peers[0].received = 3 if at_s == 101 else 0
         topic = n1.topic(topics.Kind.RTT)
